@@ -1,0 +1,275 @@
+"""The records every engine yields and every run keeps on disk.
+
+Two kinds live here. `StepRecord` and `RequestRecord` are produced in the engine's inner loop and
+are plain slotted dataclasses. Everything written as JSON is a strict pydantic model: unknown
+fields are refused, NaN and Infinity cannot be written, a missing number is null with a reason.
+
+Times: `*_s` are seconds on the engine's own monotonic clock, `*_ms` durations in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One engine step: a draft, one forward of the base model, acceptance.
+
+    A step serves `context_requests` prompts being read for the first time and any number of
+    generation requests; the four lists have one entry per generation request, in batch order.
+    """
+
+    index: int
+    start_s: float
+    draft_ms: float
+    verify_ms: float
+    accept_ms: float
+    host_ms: float
+    context_requests: int = 0
+    context_tokens: int = 0
+    request_ids: list[str] = field(default_factory=list)
+    tree_nodes: list[int] = field(default_factory=list)  # root included
+    accepted: list[int] = field(default_factory=list)  # by the verifier, before any cut
+    committed: list[int] = field(default_factory=list)  # reached the user, after stop and length
+    kv_used_bytes: int = 0
+
+    @property
+    def total_ms(self) -> float:
+        """Wall time of the whole step in milliseconds."""
+        return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One finished request. Emission k delivered `emission_tokens[k]` tokens at `emission_s[k]`."""
+
+    id: str
+    category: str
+    prompt_tokens: int
+    output_token_ids: list[int]
+    finish_reason: FinishReason
+    arrival_s: float
+    emission_s: list[float]
+    emission_tokens: list[int]
+
+    @property
+    def output_tokens(self) -> int:
+        """Number of tokens that reached the user."""
+        return len(self.output_token_ids)
+
+
+class Record(BaseModel):
+    """Base of every JSON record: strict, frozen, no unknown fields, no NaN."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class TrialConfig(Record):
+    """What one trial runs. `draft_len = 0` is the autoregressive baseline.
+
+    `draft_len` counts drafted tokens only, not the true token that the base model already chose
+    (TensorRT-LLM's `draft_len_per_beam`; Apple's `beam_length` is `draft_len + 1`).
+    """
+
+    engine: str = "redrafter"
+    model: str = "smollm2-135m"
+    drafter: str | None = None
+    device: str = "auto"
+    quantization: Precision | None = None  # None: the device's default precision
+    beam_width: Annotated[int, Field(ge=1, le=64)] = 4
+    draft_len: Annotated[int, Field(ge=0, le=16)] = 4
+    batch_size: Annotated[int, Field(ge=1, le=1024)] = 1
+
+    def baseline(self) -> TrialConfig:
+        """Return the autoregressive twin: same model, precision and batch, no speculation."""
+        return self.model_copy(update={"beam_width": 1, "draft_len": 0})
+
+
+class WorkloadSpec(Record):
+    """Which prompts are served and how."""
+
+    workload: str = "builtin"
+    requests: Annotated[int, Field(ge=1)] = 16
+    max_new_tokens: Annotated[int, Field(ge=1)] = 64
+    temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.0
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class Percentiles(Record):
+    """Percentiles of one latency in milliseconds over requests (ITL: over gaps)."""
+
+    p50: float
+    p95: float
+    p99: float
+    mean: float
+
+
+class MemorySplit(Record):
+    """Bytes held by the engine; `rest_bytes` is what none of the other three explains."""
+
+    weights_bytes: int
+    drafter_bytes: int
+    kv_bytes: int
+    rest_bytes: int | None
+    peak_bytes: int | None
+    reason: str | None = None  # why a null is null
+
+
+class TimeShare(Record):
+    """Fractions of step time; they sum to 1."""
+
+    draft: float
+    verify: float
+    accept: float
+    host: float
+
+
+class ServeMetrics(Record):
+    """What one configuration did to the workload, warm-up excluded.
+
+    acceptance_length = committed tokens / steps, over generation steps, one step counted for each
+    request it served. path_acceptance_rate = (acceptance_length - 1) / draft_len.
+    tree_acceptance_rate = accepted draft tokens / (tree_nodes - 1). position_acceptance[k] =
+    P(accepted at position k+1 | accepted at every position before it).
+    beam_diversity = (tree_nodes - 1) / (beam_width * draft_len). Null where draft_len is 0.
+    """
+
+    requests: int
+    output_tokens: int
+    duration_s: float
+    output_tokens_per_s: float
+    output_tokens_per_s_per_user: float
+    steps: int
+    committed_tokens: int
+    acceptance_length: float
+    acceptance_length_by_category: dict[str, float]
+    path_acceptance_rate: float | None
+    tree_acceptance_rate: float | None
+    position_acceptance: list[float | None]
+    tree_nodes_mean: float
+    beam_diversity: float | None
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles | None  # null when every request gave a single token
+    itl_ms: Percentiles | None
+    e2e_ms: Percentiles
+    time_share: TimeShare
+    step_ms_mean: float
+
+
+class PairedRound(Record):
+    """One round of the same prompts through the baseline and through the trial's config."""
+
+    round: int
+    order: Literal["baseline_first", "trial_first"]
+    baseline_s: float
+    baseline_tokens: int
+    trial_s: float
+    trial_tokens: int
+
+
+class Speedup(Record):
+    """Paired ratio of output tokens/s to the baseline, with a bootstrap interval over rounds."""
+
+    speedup: float
+    ci95: tuple[float, float]
+    rounds: int
+
+
+class TextCheck(Record):
+    """Greedy text of the trial against the baseline of the same run."""
+
+    requests: int
+    equal: int
+    first_difference: str | None = None  # request id, position and logit margin if known
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every request gave the same tokens as the baseline."""
+        return self.equal == self.requests
+
+
+class EnergyUse(Record):
+    """Energy of the measured window, or the reason there is none."""
+
+    energy_mj: float | None
+    energy_mj_per_token: float | None
+    reason: str | None = None
+
+
+class TrialState(StrEnum):
+    """Life of a trial on disk."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INFEASIBLE = "infeasible"  # measured, but over a limit
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class TrialResult(Record):
+    """`trials/<n>/result.json`: everything that one trial measured, or why it did not."""
+
+    number: int
+    state: TrialState
+    config: TrialConfig
+    config_hash: str
+    workload: WorkloadSpec
+    device: str | None = None
+    precision: str | None = None
+    compute: str | None = None  # how the precision is computed on this device
+    metrics: ServeMetrics | None = None
+    baseline: ServeMetrics | None = None
+    speedup: Speedup | None = None
+    rounds: list[PairedRound] = []
+    text: TextCheck | None = None
+    memory: MemorySplit | None = None
+    energy: EnergyUse | None = None
+    prepare_s: float | None = None
+    started_at: str
+    finished_at: str | None = None
+    error: str | None = None
+    violations: list[str] = []  # limits that were broken, in words
+
+
+class GpuInfo(Record):
+    """One GPU as NVML names it."""
+
+    uuid: str
+    name: str
+    memory_total_bytes: int | None
+    driver: str | None
+
+
+class Hardware(Record):
+    """Fingerprint of the host a run was measured on."""
+
+    cpu: str
+    cores: int
+    memory_total_bytes: int
+    gpus: list[GpuInfo] = []
+    gpu_reason: str | None = None  # why there are none
+
+
+class RunRecord(Record):
+    """`run.json`: what was asked for, and where it was measured."""
+
+    run_id: str
+    kind: Literal["run", "sweep"]
+    created_at: str
+    spec: dict[str, object]
+    versions: dict[str, str]
+    git_sha: str | None
+    hardware: Hardware
+    seed: int
+    workload_hash: str
