@@ -1,0 +1,1 @@
+"""What to try, and which is best: engines, workloads, search, verdict, exports, command line."""
