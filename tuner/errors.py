@@ -1,12 +1,12 @@
 """Every error the tuner raises on purpose, and the exit status each one ends with.
 
-    TunerError                     1
-    |-- BadInput                   2   a file, flag or URL value: names field, value and remedy
-    |   `-- UnsupportedConfig      2   a config that this engine or host cannot run
-    |-- NoFeasibleConfig           3   nothing met the limits
-    |-- Interrupted                4   stopped by the user, resumable
-    |-- OutOfMemory                1   the trial did not fit; the next trial is unharmed
-    `-- EngineFailure              1   the engine broke while preparing or serving
+TunerError                     1
+|-- BadInput                   2   a file, flag or URL value: names field, value and remedy
+|   `-- UnsupportedConfig      2   a config that this engine or host cannot run
+|-- NoFeasibleConfig           3   nothing met the limits
+|-- Interrupted                4   stopped by the user, resumable
+|-- OutOfMemory                1   the trial did not fit; the next trial is unharmed
+`-- EngineFailure              1   the engine broke while preparing or serving
 """
 
 from __future__ import annotations

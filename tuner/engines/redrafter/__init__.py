@@ -1,0 +1,1 @@
+"""Our ReDrafter engine in PyTorch: CPU and CUDA from one source."""

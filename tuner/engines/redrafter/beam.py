@@ -1,0 +1,52 @@
+"""Drafting: beam search over the recurrent drafter."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tuner.engines.redrafter.drafter import Drafter
+
+
+def beam_search(
+    drafter: Drafter,
+    embed: nn.Embedding,
+    true_token: Tensor,
+    context: Tensor,
+    beam_width: int,
+    draft_len: int,
+) -> Tensor:
+    """Draft `beam_width` continuations of `draft_len` tokens for every sequence.
+
+    Args:
+        drafter: the network.
+        embed: the base model's input embedding.
+        true_token: [B] token the base model already chose.
+        context: [B, context_size] hidden state that it was chosen from.
+        beam_width: beams kept, W.
+        draft_len: tokens drafted per beam, D >= 1.
+
+    Returns:
+        [B, W, 1 + D] token ids; column 0 is `true_token`, beams are in order of their score.
+    """
+    batch = true_token.shape[0]
+    projected = drafter.context_proj(context).unsqueeze(1)
+    beams = true_token.view(batch, 1, 1)
+    state = drafter.rnn_u.bias.new_zeros(batch, 1, embed.embedding_dim)
+    score = torch.zeros(batch, 1, device=context.device)
+    for _ in range(draft_len):
+        state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state)
+        logits = drafter.logits(projected, state).float()
+        top, token = logits.topk(min(beam_width, logits.shape[-1]), dim=-1)
+        total = score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)
+        score, chosen = total.flatten(1).topk(beam_width, dim=-1)
+        parent = chosen // token.shape[-1]
+        token = drafter.draft_vocab[token.flatten(1).gather(1, chosen)]
+        beams = torch.cat((_rows(beams, parent), token.unsqueeze(-1)), dim=-1)
+        state = _rows(state, parent)
+    return beams
+
+
+def _rows(x: Tensor, parent: Tensor) -> Tensor:
+    """Pick beam `parent[b, w]` for every new beam w: x [B, W, C] -> [B, W', C]."""
+    return x.gather(1, parent.unsqueeze(-1).expand(-1, -1, x.shape[-1]))

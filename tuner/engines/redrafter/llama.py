@@ -1,0 +1,139 @@
+"""The base model: a Llama-architecture decoder over a flat list of tokens.
+
+The forward pass knows nothing of batches, caches or trees. It gets tokens and positions, and an
+`attend` callable that owns all of that: paged attention while serving, plain causal attention in
+training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuner.engines.redrafter.config import LlamaConfig
+from tuner.engines.redrafter.rope import rotate, rotation_table
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q [T, heads, dim], k [T, kv_heads, dim], v) -> [T, heads, dim]."""
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm; statistics in fp32."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * (wide * scale).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with one fused projection."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.heads = config.num_heads
+        self.kv_heads = config.num_kv_heads
+        self.head_dim = config.head_dim
+        width = (self.heads + 2 * self.kv_heads) * self.head_dim
+        self.qkv_proj = nn.Linear(config.hidden_size, width, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(
+            self.heads * self.head_dim, config.hidden_size, bias=config.output_bias
+        )
+
+    def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Attend over whatever `attend` holds; x is [T, hidden]."""
+        heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
+        rotated = rotate(heads[:, : self.heads + self.kv_heads], cos, sin)
+        q, k = rotated[:, : self.heads], rotated[:, self.heads :]
+        out = attend(layer, q, k, heads[:, self.heads + self.kv_heads :])
+        return self.o_proj(out.reshape(x.shape[0], -1))
+
+
+class SwiGLU(nn.Module):
+    """Gated feed-forward with gate and up fused."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.gate_up_proj = nn.Linear(
+            config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias
+        )
+        self.down_proj = nn.Linear(
+            config.intermediate_size, config.hidden_size, bias=config.mlp_bias
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [T, hidden] to [T, hidden]."""
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm attention and feed-forward, both residual."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = SwiGLU(config)
+
+    def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Return the residual stream after this layer, [T, hidden]."""
+        x = x + self.self_attn(self.input_layernorm(x), layer, cos, sin, attend)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """Decoder and LM head. `forward` gives hidden states; `logits` is asked for where needed."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.rotation: Tensor | None = None
+
+    def prepare_positions(self, positions: int, device: torch.device, dtype: torch.dtype) -> None:
+        """Build the rotary table for `positions` positions; called once before serving."""
+        table = rotation_table(self.config.rope, self.config.head_dim, positions)
+        self.rotation = table.to(device=device, dtype=dtype)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        context_layers: tuple[int, ...] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """Run flat `tokens` [T] at `positions` [T].
+
+        Returns:
+            The post-norm hidden states [T, hidden] that the LM head reads, and the drafter's
+            context [T, (1 + len(context_layers)) * hidden]: those hidden states, preceded by the
+            residual stream after each layer of `context_layers` (counted from 1), normalised.
+        """
+        assert self.rotation is not None, "prepare_positions comes first"
+        cos, sin = self.rotation[positions].unsqueeze(2).unbind(1)
+        x = self.embed_tokens(tokens).to(self.norm.weight.dtype)
+        tapped = []
+        for index, layer in enumerate(self.layers):
+            x = layer(x, index, cos, sin, attend)
+            if index + 1 in context_layers:
+                tapped.append(F.rms_norm(x, x.shape[-1:]))
+        hidden = self.norm(x)
+        return hidden, torch.cat((*tapped, hidden), dim=-1) if tapped else hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits [T, vocab] of post-norm hidden states [T, hidden]."""
+        return self.lm_head(hidden)

@@ -1,0 +1,41 @@
+"""One prompt a row under `prompt` or `question`; HumanEval and GSM8K are written so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tuner.workloads.dropped import name_some
+from tuner.workloads.formats.format import Contents, Format
+from tuner.workloads.rows import Row
+from tuner.workloads.workload import Message, Prompt
+
+
+def _category(row: Row) -> str:
+    if "category" in row.fields:
+        return row.label("category")
+    if "canonical_solution" in row.fields:  # HumanEval
+        return "code"
+    if "\n#### " in str(row.fields.get("answer")):  # GSM8K
+        return "math"
+    return "none"
+
+
+def _parse(rows: Iterable[Row]) -> Contents:
+    prompts: list[Prompt] = []
+    empty: list[str] = []
+    for row in rows:
+        label = row.label("id", "task_id", "question_id")
+        text = row.text("question" if "prompt" not in row.fields else "prompt")
+        if not text.strip():
+            empty.append(f"{label} (line {row.line}): empty prompt")
+            continue
+        prompts.append(Prompt(label, _category(row), (Message("user", text),)))
+    return Contents(prompts=tuple(prompts), dropped=name_some(empty, "empty prompts"))
+
+
+PLAIN_PROMPT = Format(
+    name="plain prompts, HumanEval or GSM8K",
+    shape='{"prompt": "..."} or {"question": "..."}',
+    recognises=lambda keys: "prompt" in keys or "question" in keys,
+    parse=_parse,
+)
