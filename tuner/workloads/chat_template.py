@@ -21,7 +21,7 @@ from tuner.workloads.workload import Message
 
 # NOTE: templates that print today's date would make every day's prompts differ, and runs of two
 # days could not be compared. They are told this one.
-TODAY = datetime(2025, 1, 1)  # noqa: DTZ001
+TODAY = datetime(2025, 1, 1)
 
 
 class GenerationBlock(Extension):
