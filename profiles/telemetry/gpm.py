@@ -1,0 +1,111 @@
+"""GPU Performance Monitoring of Hopper and newer: how busy the SMs and their parts are.
+
+A value needs two samples that lie more than 100 ms apart (NVML API reference, GPM). At 10 Hz two
+neighbours would sit on that edge, so every tick takes a sample and compares it with the youngest
+that is at least `WINDOW_S` old: each value covers the window of about 0.2 s that ends at its row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from profiles.telemetry.counters import Unavailable
+from profiles.telemetry.nvml import Nvml, unavailable
+
+GPM_METRICS = {  # column: NVML_GPM_METRIC_*
+    "sm_active_pct": 2,
+    "sm_occupancy_pct": 3,
+    "tensor_active_pct": 5,
+    "dram_active_pct": 10,
+}
+WINDOW_S = 0.15
+_OLDEST_S = 5.0
+_METRICS_GET_VERSION = 1
+
+
+class Gpm:
+    """Rolling GPM samples of one GPU. Not thread-safe, as NVML's samples are not."""
+
+    def __init__(self, nvml: Nvml, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._taken: deque[tuple[float, Any]] = deque()  # (t_s, sample), oldest first
+        self._spare: list[Any] = []
+        self._refusal = self._ask_support()
+
+    def sample(self, t_s: float) -> dict[str, float | Unavailable | None]:
+        """Percentages by column; None until the window is filled, Unavailable with a reason."""
+        if self._refusal is not None:
+            return dict.fromkeys(GPM_METRICS, self._refusal)
+        try:
+            self._take(t_s)
+            reference = self._reference(t_s)
+            if reference is None:
+                return dict.fromkeys(GPM_METRICS)
+            return self._compare(reference, self._taken[-1][1])
+        except self._nvml.NVMLError as error:
+            reason = unavailable(error)
+            if reason.for_good:
+                self._refusal = reason
+            self._spare += [sample for _, sample in self._taken]
+            self._taken.clear()  # a window must not span a gap
+            return dict.fromkeys(GPM_METRICS, reason)
+
+    def close(self) -> None:
+        """Free every sample buffer."""
+        for buffer in [*self._spare, *(sample for _, sample in self._taken)]:
+            try:
+                self._nvml.nvmlGpmSampleFree(buffer)
+            except self._nvml.NVMLError:
+                break  # the driver is gone, and the buffers with it
+        self._spare.clear()
+        self._taken.clear()
+
+    def _ask_support(self) -> Unavailable | None:
+        try:
+            supported = self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice
+        except self._nvml.NVMLError as error:
+            return unavailable(error)
+        if supported:
+            return None
+        return Unavailable("GPM needs a Hopper GPU or newer", for_good=True)
+
+    def _take(self, t_s: float) -> None:
+        buffer = self._spare.pop() if self._spare else self._nvml.nvmlGpmSampleAlloc()
+        try:
+            self._nvml.nvmlGpmSampleGet(self._handle, buffer)
+        except self._nvml.NVMLError:
+            self._spare.append(buffer)
+            raise
+        self._taken.append((t_s, buffer))
+
+    def _reference(self, t_s: float) -> Any | None:
+        """The youngest sample that is old enough; older ones become spare buffers."""
+        while len(self._taken) > 1 and (
+            t_s - self._taken[1][0] >= WINDOW_S or t_s - self._taken[0][0] > _OLDEST_S
+        ):
+            self._spare.append(self._taken.popleft()[1])
+        first_t_s, sample = self._taken[0]
+        return sample if t_s - first_t_s >= WINDOW_S else None
+
+    def _compare(self, earlier: Any, later: Any) -> dict[str, float | Unavailable | None]:
+        request = self._nvml.c_nvmlGpmMetricsGet_t()
+        request.version = _METRICS_GET_VERSION
+        request.numMetrics = len(GPM_METRICS)
+        request.sample1 = earlier
+        request.sample2 = later
+        for slot, metric in enumerate(GPM_METRICS.values()):
+            request.metrics[slot].metricId = metric
+        self._nvml.nvmlGpmMetricsGet(request)
+        return {
+            column: self._percentage(request.metrics[slot])
+            for slot, column in enumerate(GPM_METRICS)
+        }
+
+    def _percentage(self, metric: Any) -> float | Unavailable:
+        if metric.nvmlReturn != 0:
+            return unavailable(self._nvml.NVMLError(metric.nvmlReturn))
+        if not 0 <= metric.value <= 100:  # NaN is refused too
+            return Unavailable(f"the driver reported {metric.value:g} %, which cannot be")
+        return float(metric.value)

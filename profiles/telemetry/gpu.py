@@ -1,0 +1,134 @@
+"""One GPU's NVML counters, each of which can be missing alone.
+
+Units and meanings are those of NVIDIA's NVML API reference; `columns.py` repeats them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from profiles.telemetry.columns import GPU_NAMES
+from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
+from profiles.telemetry.gpm import Gpm
+from profiles.telemetry.nvml import Nvml, unavailable
+
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_CORE_SENSOR = 0  # NVML_TEMPERATURE_GPU
+
+
+class Gpu:
+    """The counters of one GPU, found by UUID (indices change with CUDA_VISIBLE_DEVICES)."""
+
+    def __init__(self, nvml: Nvml, uuid: str) -> None:
+        self.name = uuid
+        self._nvml = nvml
+        self._handle: Any = None
+        self._log = MissingLog()
+        self._gpm: Gpm | None = None
+        self._readers: dict[str, Callable[[], int | float]] = {
+            "gpu_busy_pct": self._busy_pct,
+            "memory_used_bytes": self._memory_used_bytes,
+            "power_mw": lambda: int(nvml.nvmlDeviceGetPowerUsage(self._handle)),
+            "energy_mj": lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)),
+            "sm_clock_mhz": lambda: int(nvml.nvmlDeviceGetClockInfo(self._handle, _SM_CLOCK)),
+            "temperature_c": self._temperature_c,
+            "throttle_reasons": self._throttle_reasons,
+        }
+
+    def sample(self, t_s: float) -> Mapping[str, Value]:
+        """Every GPU column; None where the driver gave no value, with its reason noted."""
+        values: dict[str, Value] = dict.fromkeys(GPU_NAMES)
+        try:
+            self._open()
+        except Unavailable as error:
+            for column in GPU_NAMES:
+                self._log.note(column, error, t_s)
+            return values
+        for column, reader in self._readers.items():
+            if not self._log.is_for_good(column):
+                values[column] = self._read(column, reader, t_s)
+        values.update(self._sample_gpm(t_s))
+        return values
+
+    def missing(self) -> Mapping[str, Missing]:
+        """Columns without a value at least once, with the latest reason."""
+        return self._log.missing()
+
+    def close(self) -> None:
+        """Free the GPM buffers. NVML itself belongs to the caller."""
+        if self._gpm is not None:
+            self._gpm.close()
+            self._gpm = None
+
+    def _open(self) -> None:
+        if self._handle is not None:
+            return
+        try:
+            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self.name)
+        except self._nvml.NVMLError as error:
+            raise unavailable(error) from error
+        self._gpm = Gpm(self._nvml, self._handle)
+
+    def _read(self, column: str, reader: Callable[[], int | float], t_s: float) -> Value:
+        try:
+            return reader()
+        except self._nvml.NVMLError as error:
+            self._log.note(column, unavailable(error), t_s)
+        except Unavailable as error:
+            self._log.note(column, error, t_s)
+        return None
+
+    def _sample_gpm(self, t_s: float) -> dict[str, Value]:
+        assert self._gpm is not None
+        values: dict[str, Value] = {}
+        for column, value in self._gpm.sample(t_s).items():
+            if isinstance(value, Unavailable):
+                self._log.note(column, value, t_s)
+            else:
+                values[column] = value
+        return values
+
+    def _busy_pct(self) -> float:
+        busy = float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+        if not 0 <= busy <= 100:
+            raise Unavailable(f"the driver reported {busy:g} %, which cannot be")
+        return busy
+
+    def _memory_used_bytes(self) -> int:
+        """Version 2 leaves the driver's reserve out; version 1, for old drivers, counts it in."""
+        try:
+            info = self._nvml.nvmlDeviceGetMemoryInfo(
+                self._handle, version=self._nvml.nvmlMemory_v2
+            )
+        except self._nvml.NVMLError as error:
+            if not unavailable(error).for_good:
+                raise
+            info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        return int(info.used)
+
+    def _temperature_c(self) -> int:
+        return int(
+            self._newest(
+                self._nvml.nvmlDeviceGetTemperatureV,
+                self._nvml.nvmlDeviceGetTemperature,
+                _CORE_SENSOR,
+            )
+        )
+
+    def _throttle_reasons(self) -> int:
+        return int(
+            self._newest(
+                self._nvml.nvmlDeviceGetCurrentClocksEventReasons,
+                self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons,
+            )
+        )
+
+    def _newest(self, new: Callable[..., Any], old: Callable[..., Any], *args: int) -> Any:
+        """Call `new`; where the driver does not know it yet, `old`."""
+        try:
+            return new(self._handle, *args)
+        except self._nvml.NVMLError as error:
+            if not unavailable(error).for_good:
+                raise
+            return old(self._handle, *args)

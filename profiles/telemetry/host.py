@@ -1,0 +1,125 @@
+"""Counters of the host and of the watched process with its children."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from profiles.telemetry.columns import HOST, HOST_NAMES
+from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
+from profiles.telemetry.rapl import Rapl
+
+_FAMILY_EVERY_S = 5.0
+
+
+class Host:
+    """The host's CPU, memory and energy, and the process tree below `pid`."""
+
+    name = HOST
+
+    def __init__(self, pid: int, rapl: Rapl | None = None) -> None:
+        self._pid = pid
+        self._rapl = rapl if rapl is not None else Rapl()
+        self._log = MissingLog()
+        self._family: dict[int, psutil.Process] = {}
+        self._family_t_s = -float("inf")
+        self._cpu_s: dict[int, float] = {}
+        self._cpu_t_s: float | None = None
+        psutil.cpu_percent()  # the first call only sets the start
+
+    def sample(self, t_s: float) -> Mapping[str, Value]:
+        """Every host column; None where there is no value, with its reason noted."""
+        values: dict[str, Value] = dict.fromkeys(HOST_NAMES)
+        values["host_cpu_pct"] = psutil.cpu_percent()
+        memory = psutil.virtual_memory()
+        values["host_memory_used_bytes"] = memory.total - memory.available
+        try:
+            values.update(self._sample_family(t_s))
+        except Unavailable as error:
+            self._log.note("process_cpu_pct", error, t_s)
+            self._log.note("process_rss_bytes", error, t_s)
+        if not self._log.is_for_good("cpu_energy_mj"):
+            try:
+                values["cpu_energy_mj"] = self._rapl.energy_mj()
+            except Unavailable as error:
+                self._log.note("cpu_energy_mj", error, t_s)
+        return values
+
+    def missing(self) -> Mapping[str, Missing]:
+        """Columns without a value at least once, with the latest reason."""
+        return self._log.missing()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _sample_family(self, t_s: float) -> dict[str, Value]:
+        if t_s - self._family_t_s >= _FAMILY_EVERY_S:
+            self._find_family()
+            self._family_t_s = t_s
+        rss_bytes = 0
+        cpu_s: dict[int, float] = {}
+        for pid, process in list(self._family.items()):
+            try:
+                resident = process.memory_info().rss
+                if not resident:  # NOTE only a zombie holds no memory: it has ended
+                    continue
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                del self._family[pid]
+                continue
+            except psutil.AccessDenied as error:
+                raise Unavailable(f"no permission to read process {pid}") from error
+            rss_bytes += resident
+            cpu_s[pid] = times.user + times.system
+        if self._pid not in cpu_s:
+            raise Unavailable(f"the watched process {self._pid} has ended")
+        return {"process_rss_bytes": rss_bytes, "process_cpu_pct": self._cpu_pct(cpu_s, t_s)}
+
+    def _cpu_pct(self, cpu_s: dict[int, float], t_s: float) -> float | None:
+        """CPU seconds since the last tick / elapsed; members that are new start at zero cost."""
+        before, before_t_s = self._cpu_s, self._cpu_t_s
+        self._cpu_s, self._cpu_t_s = cpu_s, t_s
+        if before_t_s is None or t_s <= before_t_s:
+            return None
+        used_s = sum(now - before[pid] for pid, now in cpu_s.items() if pid in before)
+        return 100.0 * used_s / (t_s - before_t_s)
+
+    def _find_family(self) -> None:
+        """Refresh the process tree, this process (the sampler) left out."""
+        pids = _descendants(self._pid) - {os.getpid()}
+        for pid in pids - self._family.keys():
+            try:
+                self._family[pid] = psutil.Process(pid)
+            except psutil.NoSuchProcess:
+                continue
+
+
+def _descendants(pid: int) -> set[int]:
+    """`pid` and everything below it.
+
+    Linux lists the children of every thread, which costs a few reads; psutil would read the stat
+    of every process of the host, thousands on a large one.
+    """
+    tasks = Path(f"/proc/{pid}/task")
+    if not (tasks / str(pid) / "children").exists():
+        return _descendants_by_psutil(pid)
+    found, waiting = set(), [pid]
+    while waiting:
+        member = waiting.pop()
+        found.add(member)
+        try:
+            for task in Path(f"/proc/{member}/task").iterdir():
+                waiting += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+def _descendants_by_psutil(pid: int) -> set[int]:
+    try:
+        return {pid} | {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
