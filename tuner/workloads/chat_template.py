@@ -67,10 +67,10 @@ class ChatTemplate:
                 documents=None,
                 **self._special_tokens,
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is foreign code
             roles = ", ".join(message.role for message in messages)
             raise BadInput(
-                "chat_template", roles, f"the model's template refuses these roles: {error}"
+                "chat_template", roles, f"the model's chat template refuses this chat: {error}"
             ) from error
 
 

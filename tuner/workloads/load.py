@@ -9,7 +9,7 @@ from tuner.errors import BadInput
 from tuner.workloads.builtin_prompts import BUILTIN_CATEGORIES, read_builtin
 from tuner.workloads.formats import FORMATS, Contents, Format
 from tuner.workloads.rows import Row, split_rows
-from tuner.workloads.source_text import read_source
+from tuner.workloads.source_text import decode_source
 from tuner.workloads.workload import Workload, hash_content
 
 NO_ACCEPTANCE = (
@@ -31,10 +31,8 @@ def load_workload(spec: str) -> Workload:
         wanted = _wanted_categories(spec, categories)
         name = "builtin" if wanted == BUILTIN_CATEGORIES else f"builtin:{','.join(wanted)}"
         return _as_workload(name, Contents(prompts=read_builtin(wanted)))
-    path = Path(spec)
-    if not path.is_file():
-        raise BadInput("workload", spec, f"there is no such file; {_builtin_names()}")
-    return _as_workload(path.name, _read_file(path))
+    path, data = _read_bytes(spec)
+    return _as_workload(path.name, _read_contents(path, decode_source(path, data)))
 
 
 def _wanted_categories(spec: str, categories: str) -> tuple[str, ...]:
@@ -52,11 +50,24 @@ def _builtin_names() -> str:
     return f"use a file's path or one of builtin, {names}"
 
 
-def _read_file(path: Path) -> Contents:
-    rows = split_rows(path, read_source(path))
+def _read_bytes(spec: str) -> tuple[Path, bytes]:
+    try:
+        path = Path(spec).expanduser()
+        return path, path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadInput("workload", spec, f"there is no such file; {_builtin_names()}") from error
+    except (OSError, RuntimeError, ValueError) as error:  # a folder, an unknown ~user, a NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadInput("workload", spec, f"cannot be read: {reason}; {_builtin_names()}") from error
+
+
+def _read_contents(path: Path, text: str) -> Contents:
+    if not text.strip():
+        raise BadInput("workload", str(path), "is empty; it must hold at least one prompt")
+    rows = split_rows(path, text)
     first = next(rows, None)
     if first is None:
-        raise BadInput("workload", str(path), "is empty; it must hold at least one prompt")
+        raise BadInput("workload", str(path), f"holds no rows; {_accepted_formats()}")
     contents = _format_of(first).parse(chain([first], rows))
     if not contents.prompts and not contents.shapes:
         left_out = "; ".join(contents.dropped)
@@ -68,8 +79,11 @@ def _format_of(row: Row) -> Format:
     for candidate in FORMATS:
         if candidate.recognises(row.fields.keys()):
             return candidate
-    accepted = "; ".join(f"{format.name}: {format.shape}" for format in FORMATS)
-    raise row.error(f"unrecognised shape; accepted are {accepted}")
+    raise row.error(f"unrecognised shape; {_accepted_formats()}")
+
+
+def _accepted_formats() -> str:
+    return "accepted are " + "; ".join(f"{format.name}: {format.shape}" for format in FORMATS)
 
 
 def _as_workload(name: str, contents: Contents) -> Workload:

@@ -73,6 +73,11 @@ class Row:
                 return self.as_text(str(value), key)
         return f"line-{self.line}"
 
+    def category(self, otherwise: str) -> str:
+        """Return the text under `category`, or `otherwise` where it is missing or blank."""
+        value = self.fields.get("category")
+        return otherwise if value in (None, "") else self.as_text(value, "category")
+
 
 def split_rows(path: Path, text: str) -> Iterator[Row]:
     """Yield the rows of `text` in order; blank lines are passed over.

@@ -13,18 +13,12 @@ GZIP_MAGIC = b"\x1f\x8b"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_source(path: Path) -> str:
-    """Return the decoded text of `path`.
+def decode_source(path: Path, data: bytes) -> str:
+    """Return the text of `data`, the content of `path`.
 
     Raises:
-        BadInput: unreadable, a torn .gz, or not UTF-8 (with the line of the first wrong byte).
+        BadInput: a torn .gz, or not UTF-8 (with the line of the first wrong byte).
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            "workload", str(path), f"cannot be read ({error.strerror}); give a readable file"
-        ) from error
     if data.startswith(GZIP_MAGIC):
         data = _decompress(path, data)
     return _decode(path, data)

@@ -115,7 +115,7 @@ def _template_source(model_dir: Path, settings: dict[str, Any]) -> str | None:
     source = settings.get("chat_template")
     if isinstance(source, list):  # several named templates
         source = {entry["name"]: entry["template"] for entry in source}.get("default")
-    return source
+    return source if isinstance(source, str) else None
 
 
 def _stop_token_ids(model_dir: Path, tokenizer_eos: int | None) -> frozenset[int]:

@@ -48,12 +48,11 @@ def _parse(rows: Iterable[Row]) -> Contents:
             left_out.append(f"{label} (line {row.line}): content that is not text")
             continue
         answers += len(row.items("messages")) - len(asked)
-        category = row.label("category") if "category" in row.fields else "chat"
         chat = tuple(
             Message(row.as_text(message.get("role"), "role"), text or "")
             for message, text in zip(asked, texts, strict=True)
         )
-        prompts.append(Prompt(label, category, chat))
+        prompts.append(Prompt(label, row.category("chat"), chat))
     dropped = name_some(left_out, "conversations")
     if answers:
         dropped += (f"{answers} messages after the last user message are not served",)

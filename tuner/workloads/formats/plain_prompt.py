@@ -11,13 +11,9 @@ from tuner.workloads.workload import Message, Prompt
 
 
 def _category(row: Row) -> str:
-    if "category" in row.fields:
-        return row.label("category")
-    if "canonical_solution" in row.fields:  # HumanEval
-        return "code"
-    if "\n#### " in str(row.fields.get("answer")):  # GSM8K
-        return "math"
-    return "none"
+    is_humaneval = "canonical_solution" in row.fields
+    is_gsm8k = "\n#### " in str(row.fields.get("answer"))
+    return row.category("code" if is_humaneval else "math" if is_gsm8k else "none")
 
 
 def _parse(rows: Iterable[Row]) -> Contents:

@@ -21,8 +21,7 @@ def _parse(rows: Iterable[Row]) -> Contents:
             without_turn.append(f"{label} (line {row.line}): no first turn")
             continue
         later_turns += len(turns) - 1
-        category = row.label("category") if "category" in row.fields else "none"
-        prompts.append(Prompt(label, category, (Message("user", turns[0]),)))
+        prompts.append(Prompt(label, row.category("none"), (Message("user", turns[0]),)))
     dropped = name_some(without_turn, "questions without a first turn")
     if later_turns:
         dropped += (f"{later_turns} later turns: only the first turn of a question is served",)
