@@ -85,8 +85,12 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def serve(self, requests: Iterable[Request]) -> Iterator[StepRecord | RequestRecord]:
+    def serve(
+        self, requests: Iterable[Request], seed: int = 0
+    ) -> Iterator[StepRecord | RequestRecord]:
         """Serve `requests`, at most `batch_size` at once, yielding records as they come.
+
+        `seed` fixes what is sampled at temperature > 0.
 
         Requests are taken in order and join as soon as a place is free. Every request gives
         exactly one RequestRecord, after the StepRecord of the step that finished it.

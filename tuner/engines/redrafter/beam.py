@@ -32,7 +32,7 @@ def beam_search(
     batch = true_token.shape[0]
     projected = drafter.context_proj(context).unsqueeze(1)
     beams = true_token.view(batch, 1, 1)
-    state = drafter.rnn_u.bias.new_zeros(batch, 1, embed.embedding_dim)
+    state = projected.new_zeros(batch, 1, embed.embedding_dim)
     score = torch.zeros(batch, 1, device=context.device)
     for _ in range(draft_len):
         state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state)

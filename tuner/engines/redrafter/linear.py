@@ -10,6 +10,7 @@ in magnitude, and off by at most 3e-8 below.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from tuner.errors import UnsupportedConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _FP16_MAX = 65504.0
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class PackedLinear(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
 
 
-def apply_compute(module: nn.Module, compute: Compute) -> nn.Module:
+def apply_compute(module: Module, compute: Compute) -> Module:
     """Move `module` to the device and precision of `compute`, packing its linear layers."""
     module.requires_grad_(False)
     module.to(device=compute.device, dtype=compute.weight_dtype)

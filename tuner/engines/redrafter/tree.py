@@ -28,15 +28,23 @@ class DraftTree:
     count: Tensor  # [B] nodes in use, root included
 
 
-def build_tree(beams: Tensor, max_nodes: int | None = None) -> DraftTree:
+def root_only(true_token: Tensor) -> DraftTree:
+    """Return trees without drafts for `true_token` [B]: plain decoding."""
+    tokens = true_token.unsqueeze(1)
+    zero = torch.zeros_like(tokens)
+    sees = torch.ones_like(tokens, dtype=torch.bool).unsqueeze(1)
+    return DraftTree(tokens.unsqueeze(1), zero.unsqueeze(1), tokens, zero, sees, zero[:, 0] + 1)
+
+
+def build_tree(beams: Tensor) -> DraftTree:
     """Merge the common prefixes of `beams` [B, W, L], L = 1 + draft_len.
 
-    `max_nodes` is the room N; by default 1 + W * (L - 1), which always suffices.
+    The room N is what the largest tree of the batch needs, at most 1 + W * (L - 1).
     """
     batch, width, length = beams.shape
-    room = max_nodes or 1 + width * (length - 1)
     node_of, keep = _number_nodes(beams)
     count = keep.flatten(1).sum(1)
+    room = int(count.max())
 
     # Scatter the kept cells to their nodes; dropped cells go to an overflow slot past the room.
     slot = torch.where(keep, node_of, room).flatten(1)

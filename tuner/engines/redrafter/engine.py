@@ -1,0 +1,240 @@
+"""The `redrafter` engine: loads weights once and serves any (beam_width, draft_len) on them."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import torch
+
+from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
+from tuner.engines.base import Engine, Prepared, Progress, Request, Support
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
+from tuner.engines.redrafter.decode import DecodeLoop
+from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes
+from tuner.engines.redrafter.linear import (
+    DTYPES,
+    Compute,
+    apply_compute,
+    compute_path,
+    default_precision,
+    module_bytes,
+)
+from tuner.engines.redrafter.llama import Llama
+from tuner.errors import BadInput, OutOfMemory, UnsupportedConfig
+from tuner.models import BUILTIN_MODEL, resolve_model
+
+SHIPPED_DRAFTER = Path(__file__).parent / "shipped" / BUILTIN_MODEL
+_NOT_YET = "this engine has no quantized kernels; use fp32, fp16 or bf16"
+
+
+T = TypeVar("T")
+
+
+class RedrafterEngine(Engine):
+    """Our engine. Weights stay loaded between configs; only the KV cache is made anew."""
+
+    name = "redrafter"
+
+    def __init__(self) -> None:
+        self._model: Llama | None = None
+        self._drafter: Drafter | None = None
+        self._cache: KVCache | None = None
+        self._compute: Compute | None = None
+        self._loaded_model: tuple[str, Compute] | None = None
+        self._loaded_drafter: tuple[Path, Compute] | None = None
+        self._config: TrialConfig | None = None
+        self._max_seq_len = 0
+
+    @classmethod
+    def support(cls, device: str = "auto") -> Support:
+        """Say what this host can run."""
+        try:
+            chosen = _pick_device(device)
+        except BadInput as error:
+            return Support(available=False, reason=str(error))
+        return Support(
+            available=True,
+            device=chosen.type,
+            precisions=tuple(DTYPES),
+            refused_precisions=dict.fromkeys(("fp8", "int8_sq", "int4_awq"), _NOT_YET),
+        )
+
+    def prepare(
+        self, config: TrialConfig, max_seq_len: int, on_progress: Progress | None = None
+    ) -> Prepared:
+        """Load what `config` needs that is not loaded yet, and make room for its batch."""
+        started = time.perf_counter()
+        progress = on_progress or (lambda fraction, text: None)
+        device = _pick_device(config.device)
+        compute = compute_path(config.quantization or default_precision(device), device)
+        self._cache = None
+        progress(0.0, f"loading {config.model}")
+        model = self._load_model(config.model, compute)
+        progress(0.7, "loading drafter")
+        drafter = self._load_drafter(config, model, compute)
+        progress(0.9, "reserving KV memory")
+        reach = max_seq_len + 1 + config.beam_width * config.draft_len
+        if max_seq_len > model.config.max_position:
+            raise BadInput(
+                "max_seq_len", max_seq_len, f"the model reads {model.config.max_position} positions"
+            )
+        model.prepare_positions(reach, device, compute.activation_dtype)
+        self._cache = _reserve(model, config, reach, compute)
+        self._drafter = drafter
+        self._config, self._max_seq_len, self._compute = config, max_seq_len, compute
+        progress(1.0, "ready")
+        return Prepared(
+            cost_s=time.perf_counter() - started,
+            device=_device_name(device),
+            precision=compute.precision,
+            compute=compute.description,
+        )
+
+    def serve(
+        self, requests: Iterable[Request], seed: int = 0
+    ) -> Iterator[StepRecord | RequestRecord]:
+        """Serve `requests`, at most `batch_size` at once."""
+        assert self._model and self._cache and self._config, "prepare comes first"
+        loop = DecodeLoop(
+            self._model,
+            self._drafter,
+            self._cache,
+            self._config.beam_width,
+            self._config.draft_len,
+            self._config.batch_size,
+            self._max_seq_len,
+            seed,
+        )
+        pending = iter(requests)
+        try:
+            while True:
+                loop.admit(pending)
+                if not loop.busy:
+                    return
+                step, finished = loop.step()
+                yield step
+                yield from finished
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(f"serving {self._config.batch_size} at once: {error}") from error
+        finally:
+            loop.release()
+
+    def memory(self) -> MemorySplit:
+        """Bytes held now, split by use."""
+        assert self._model and self._cache and self._compute, "prepare comes first"
+        weights = module_bytes(self._model)
+        drafter = module_bytes(self._drafter) if self._drafter else 0
+        kv = self._cache.nbytes
+        if self._compute.device.type == "cuda":
+            held = torch.cuda.memory_allocated(self._compute.device)
+            peak = torch.cuda.max_memory_allocated(self._compute.device)
+        else:
+            held = psutil.Process().memory_info().rss
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return MemorySplit(
+            weights_bytes=weights,
+            drafter_bytes=drafter,
+            kv_bytes=kv,
+            rest_bytes=max(0, held - weights - drafter - kv),
+            peak_bytes=peak,
+        )
+
+    def close(self) -> None:
+        """Release everything."""
+        self._model = self._drafter = self._cache = None
+        self._loaded_model = self._loaded_drafter = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _load_model(self, name: str, compute: Compute) -> Llama:
+        if self._model is None or self._loaded_model != (name, compute):
+            self.close()
+            folder = resolve_model(name)
+            self._model = _fit(lambda: apply_compute(load_llama(folder), compute))
+            self._loaded_model = (name, compute)
+        return self._model
+
+    def _load_drafter(self, config: TrialConfig, model: Llama, compute: Compute) -> Drafter | None:
+        """Return the drafter that `config` needs; one that is loaded is kept for later configs."""
+        if config.draft_len == 0:
+            return self._drafter
+        folder = _drafter_folder(config)
+        if self._drafter is None or self._loaded_drafter != (folder, compute):
+            drafter = load_drafter(folder, model.config)
+            self._drafter = _fit(lambda: apply_compute(drafter, compute))
+            self._loaded_drafter = (folder, compute)
+        trained = self._drafter.config.trained_draft_len
+        if config.draft_len > trained:
+            raise BadInput(
+                "draft_len", config.draft_len, f"the drafter was trained for at most {trained}"
+            )
+        if config.beam_width > self._drafter.config.draft_vocab_size:
+            raise BadInput("beam_width", config.beam_width, "is wider than the draft vocabulary")
+        return self._drafter
+
+
+def _drafter_folder(config: TrialConfig) -> Path:
+    if config.drafter is not None:
+        return resolve_model(config.drafter)
+    if config.model == BUILTIN_MODEL:
+        return SHIPPED_DRAFTER
+    raise BadInput(
+        "drafter",
+        None,
+        f"none is shipped for {config.model!r}; train one with `tuner train-drafter`, or set "
+        "draft_len to 0",
+    )
+
+
+def _reserve(model: Llama, config: TrialConfig, reach: int, compute: Compute) -> KVCache:
+    """Make the KV cache, after checking that it fits."""
+    blocks = 1 + config.batch_size * blocks_for(reach)
+    needed = cache_bytes(model.config, blocks, compute.activation_dtype)
+    free = _free_bytes(compute.device)
+    if needed > free:
+        raise OutOfMemory(
+            f"batch_size = {config.batch_size}: its KV cache of {blocks} blocks needs "
+            f"{needed / 2**20:,.0f} MiB, {free / 2**20:,.0f} MiB are free; lower batch_size or "
+            "max_new_tokens"
+        )
+    return _fit(lambda: KVCache(model.config, blocks, compute.device, compute.activation_dtype))
+
+
+def _fit(make: Callable[[], T]) -> T:
+    """Run `make`, naming an allocation that fails."""
+    try:
+        return make()
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemory(f"loading does not fit: {str(error).splitlines()[0]}") from error
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def _pick_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    if name.split(":")[0] != "cuda":
+        raise BadInput("device", name, "use auto, cpu, cuda or cuda:N")
+    if not torch.cuda.is_available():
+        raise UnsupportedConfig("device", name, "torch finds no CUDA device here; use cpu")
+    return torch.device(name)
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return "cpu"

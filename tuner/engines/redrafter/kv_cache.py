@@ -1,0 +1,103 @@
+"""KV memory in blocks.
+
+One tensor holds every layer's keys and values as rows of slots. A sequence owns whole blocks of
+`BLOCK` slots; position p of a sequence lives in slot `table[p]`. Block 0 is nobody's: it takes the
+writes of unused tree nodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tuner.engines.redrafter.config import LlamaConfig
+
+BLOCK = 16
+
+
+class BlockPool:
+    """Hands out blocks, in one run when there is one, so that short gathers stay cheap."""
+
+    def __init__(self, blocks: int) -> None:
+        self._free = list(range(1, blocks))
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def take(self, count: int) -> list[int] | None:
+        """Return `count` blocks, or None when there are not as many."""
+        if count > len(self._free):
+            return None
+        start = self._first_run(count)
+        taken = self._free[start : start + count]
+        del self._free[start : start + count]
+        return taken
+
+    def give(self, blocks: list[int]) -> None:
+        """Take blocks back."""
+        self._free = sorted(self._free + blocks)
+
+    def _first_run(self, count: int) -> int:
+        for start in range(len(self._free) - count + 1):
+            if self._free[start + count - 1] - self._free[start] == count - 1:
+                return start
+        return 0
+
+
+class KVCache:
+    """Keys and values of all layers: [layers, 2, slots, kv_heads, head_dim]."""
+
+    def __init__(
+        self, config: LlamaConfig, blocks: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.data = torch.zeros(
+            config.num_layers,
+            2,
+            blocks * BLOCK,
+            config.num_kv_heads,
+            config.head_dim,
+            device=device,
+            dtype=dtype,
+        )
+        self.pool = BlockPool(blocks)
+        self.blocks = blocks
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers."""
+        return self.nbytes // self.blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole cache."""
+        return self.data.numel() * self.data.element_size()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the blocks that sequences own now."""
+        return (self.blocks - 1 - len(self.pool)) * self.block_bytes
+
+    def slots_of(self, blocks: list[int]) -> Tensor:
+        """Return the slot of every position of a sequence that owns `blocks`, in order."""
+        first = torch.tensor(blocks, device=self.data.device).unsqueeze(1) * BLOCK
+        return (first + torch.arange(BLOCK, device=self.data.device)).flatten()
+
+    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store keys and values [T, kv_heads, head_dim] of one layer."""
+        self.data[layer, 0].index_copy_(0, slots, keys)
+        self.data[layer, 1].index_copy_(0, slots, values)
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copy slots of every layer; all are read before any is written."""
+        self.data.index_copy_(2, target, self.data.index_select(2, source))
+
+
+def blocks_for(tokens: int) -> int:
+    """Return how many blocks hold `tokens` positions."""
+    return -(-tokens // BLOCK)
+
+
+def cache_bytes(config: LlamaConfig, blocks: int, dtype: torch.dtype) -> int:
+    """Return what a cache of `blocks` will take, before it is made."""
+    per_slot = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    return blocks * BLOCK * per_slot * dtype.itemsize
