@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from profiles.records import WorkloadSpec
-
 from tuner.engines.base import Request
 from tuner.errors import BadInput
 from tuner.workloads.builtin_prompts import BUILTIN_CATEGORIES, read_builtin
@@ -41,15 +40,18 @@ def build_requests(
     """
     if max_prompt_tokens < 1:
         raise BadInput(
-            "max_prompt_tokens", max_prompt_tokens, "leaves no room for a prompt; raise max_seq_len"
+            "max_prompt_tokens",
+            max_prompt_tokens,
+            "leaves no room for a prompt; lower max_new_tokens or take a model of longer context",
         )
     read = _fitting_shapes if workload.shapes else _fitting_prompts
     fitting = read(workload, tokenizer, spec, max_prompt_tokens)
     if not fitting.requests:
+        left_out = "; ".join(name_some(fitting.left_out, "prompts"))
         raise BadInput(
             "workload",
             workload.name,
-            f"no prompt can be served; {'; '.join(name_some(fitting.left_out, 'prompts'))}",
+            f"choose a workload of shorter prompts, none of these can be served: {left_out}",
         )
     notes = name_some(fitting.left_out, "prompts") + fitting.notes
     if len(fitting.requests) < spec.requests:

@@ -155,7 +155,8 @@ def _csv_rows(path: Path, text: str) -> Iterator[Row]:
                 )
             yield Row(path, reader.line_num, fields)
     except csv.Error as error:
-        raise bad_line(path, reader.line_num, f"invalid CSV ({error})") from error
+        line = reader.reader.line_num  # the DictReader's own number stops at the last good row
+        raise bad_line(path, line, f"invalid CSV ({error})") from error
 
 
 def _object_row(path: Path, line: int, value: object) -> Row:

@@ -16,12 +16,19 @@ def _category(row: Row) -> str:
     return row.category("code" if is_humaneval else "math" if is_gsm8k else "none")
 
 
+def _text(row: Row) -> str:
+    for key in ("prompt", "question"):
+        if key in row.fields:
+            return row.text(key)
+    raise row.error("has neither `prompt` nor `question`")
+
+
 def _parse(rows: Iterable[Row]) -> Contents:
     prompts: list[Prompt] = []
     empty: list[str] = []
     for row in rows:
         label = row.label("id", "task_id", "question_id")
-        text = row.text("question" if "prompt" not in row.fields else "prompt")
+        text = _text(row)
         if not text.strip():
             empty.append(f"{label} (line {row.line}): empty prompt")
             continue
