@@ -115,10 +115,15 @@ def test_azure_rows_are_ordered_and_empty_requests_dropped(write):
         "\ufeffTIMESTAMP,ContextTokens,GeneratedTokens\r\n"
         "2024-05-10 00:00:01.5000001+00:00,5,2\r\n"
         "2024-05-10 00:00:01+00:00,7,3\r\n"
-        "2024-05-10 00:00:02,0,3"
+        "2024-05-10 00:00:02,0,3\r\n"
+        "2024-05-10 02:00:03.5+02:00,8,4"
     )
     workload = load_workload(write("a.txt", text))
-    assert workload.shapes == (ShapeRequest(0.0, 7, 3), ShapeRequest(0.5000001, 5, 2))
+    assert workload.shapes == (
+        ShapeRequest(0.0, 7, 3),
+        ShapeRequest(0.5000001, 5, 2),
+        ShapeRequest(2.5, 8, 4),
+    )
     assert workload.dropped == ("line 4: 0 input, 3 output tokens",)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from profiles.records import WorkloadSpec
 from tuner.errors import BadInput
-from tuner.workloads import SHAPE_ONLY_CATEGORY, build_requests, load_workload
+from tuner.workloads import SHAPE_ONLY_CATEGORY, HFTokenizer, build_requests, load_workload
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_ids_that_a_file_uses_twice_become_distinct(write, word_tokenizer):
 
 
 def test_nothing_that_fits_is_bad_input(prompts, word_tokenizer):
-    with pytest.raises(BadInput, match="shorter prompts.* p0: 3 tokens, allowed are 2"):
+    with pytest.raises(BadInput, match=r"shorter prompts.* p0: 3 tokens, allowed are 2"):
         build_requests(prompts("a b c"), word_tokenizer, WorkloadSpec(), 2)
 
 
@@ -111,4 +111,9 @@ def test_random_prompts_follow_the_seed(trace, word_tokenizer):
 
     assert first(1) == first(1)
     assert first(1) != first(2)
-    assert min(first(1)) >= 10  # never a stop token
+
+
+def test_random_prompts_hold_no_special_token(trace, make_model):
+    tokenizer = HFTokenizer(make_model())  # puts <s> (id 0) before every text
+    batch = build_requests(trace((5000, 3)), tokenizer, WorkloadSpec(requests=1), 5000)
+    assert min(batch.requests[0].prompt_token_ids) > 2
