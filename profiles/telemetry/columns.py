@@ -55,9 +55,14 @@ GPU_COLUMNS = (
 )
 
 HOST_COLUMNS = (
-    Column("host_cpu_pct", "float", "%", "all cores of the host together, 0 to 100"),
+    Column("host_cpu_pct", "float", "%", "all cores together, 0 to 100, over the last 0.5 s"),
     Column("host_memory_used_bytes", "int", "bytes", "total minus available"),
-    Column("process_cpu_pct", "float", "%", "watched process and its children; 100 is one core"),
+    Column(
+        "process_cpu_pct",
+        "float",
+        "%",
+        "watched process tree, over the last 0.5 s; 100: one core",
+    ),
     Column("process_rss_bytes", "int", "bytes", "sum over the same; shared pages count each time"),
     Column("cpu_energy_mj", "int", "mJ", "CPU packages by RAPL since sampling began, wraps undone"),
 )

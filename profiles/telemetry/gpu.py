@@ -28,7 +28,7 @@ class Gpu:
         self._gpm: Gpm | None = None
         self._readers: dict[str, Callable[[], int | float]] = {
             "gpu_busy_pct": self._busy_pct,
-            "memory_used_bytes": self._memory_used_bytes,
+            "memory_used_bytes": lambda: int(memory_info(nvml, self._handle).used),
             "power_mw": lambda: int(nvml.nvmlDeviceGetPowerUsage(self._handle)),
             "energy_mj": lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)),
             "sm_clock_mhz": lambda: int(nvml.nvmlDeviceGetClockInfo(self._handle, _SM_CLOCK)),
@@ -95,18 +95,6 @@ class Gpu:
             raise Unavailable(f"the driver reported {busy:g} %, which cannot be")
         return busy
 
-    def _memory_used_bytes(self) -> int:
-        """Version 2 leaves the driver's reserve out; version 1, for old drivers, counts it in."""
-        try:
-            info = self._nvml.nvmlDeviceGetMemoryInfo(
-                self._handle, version=self._nvml.nvmlMemory_v2
-            )
-        except self._nvml.NVMLError as error:
-            if not unavailable(error).for_good:
-                raise
-            info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        return int(info.used)
-
     def _temperature_c(self) -> int:
         return int(
             self._newest(
@@ -132,3 +120,17 @@ class Gpu:
             if not unavailable(error).for_good:
                 raise
             return old(self._handle, *args)
+
+
+def memory_info(nvml: Nvml, handle: Any) -> Any:
+    """Memory of a GPU with `total` and `used` in bytes.
+
+    Version 2 leaves the driver's reserve out of `used`; version 1, for old drivers, counts it in.
+    Raises NVMLError where the GPU shares the host's memory.
+    """
+    try:
+        return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+    except nvml.NVMLError as error:
+        if not unavailable(error).for_good:
+            raise
+        return nvml.nvmlDeviceGetMemoryInfo(handle)

@@ -1,4 +1,9 @@
-"""Counters of the host and of the watched process with its children."""
+"""Counters of the host and of the watched process with its children.
+
+CPU and memory are read twice a second and repeat in the rows between: the kernel counts CPU time
+in ticks of some 10 ms, so shorter windows would show noise, and reading more often would cost the
+host more than a sampler may. The energy counter is exact and read for every row.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from profiles.telemetry.columns import HOST, HOST_NAMES
 from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
 from profiles.telemetry.rapl import Rapl
 
+_REFRESH_EVERY_S = 0.45  # a tick may come early, and 10 Hz should not slip to six ticks
 _FAMILY_EVERY_S = 5.0
 
 
@@ -24,6 +30,8 @@ class Host:
         self._pid = pid
         self._rapl = rapl if rapl is not None else Rapl()
         self._log = MissingLog()
+        self._values: dict[str, Value] = {}
+        self._refreshed_t_s = -float("inf")
         self._family: dict[int, psutil.Process] = {}
         self._family_t_s = -float("inf")
         self._cpu_s: dict[int, float] = {}
@@ -32,6 +40,19 @@ class Host:
 
     def sample(self, t_s: float) -> Mapping[str, Value]:
         """Every host column; None where there is no value, with its reason noted."""
+        if t_s - self._refreshed_t_s >= _REFRESH_EVERY_S:
+            self._values = self._refresh(t_s)
+            self._refreshed_t_s = t_s
+        return {**self._values, "cpu_energy_mj": self._energy_mj(t_s)}
+
+    def missing(self) -> Mapping[str, Missing]:
+        """Columns without a value at least once, with the latest reason."""
+        return self._log.missing()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _refresh(self, t_s: float) -> dict[str, Value]:
         values: dict[str, Value] = dict.fromkeys(HOST_NAMES)
         values["host_cpu_pct"] = psutil.cpu_percent()
         memory = psutil.virtual_memory()
@@ -41,19 +62,16 @@ class Host:
         except Unavailable as error:
             self._log.note("process_cpu_pct", error, t_s)
             self._log.note("process_rss_bytes", error, t_s)
-        if not self._log.is_for_good("cpu_energy_mj"):
-            try:
-                values["cpu_energy_mj"] = self._rapl.energy_mj()
-            except Unavailable as error:
-                self._log.note("cpu_energy_mj", error, t_s)
         return values
 
-    def missing(self) -> Mapping[str, Missing]:
-        """Columns without a value at least once, with the latest reason."""
-        return self._log.missing()
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def _energy_mj(self, t_s: float) -> int | None:
+        if self._log.is_for_good("cpu_energy_mj"):
+            return None
+        try:
+            return self._rapl.energy_mj()
+        except Unavailable as error:
+            self._log.note("cpu_energy_mj", error, t_s)
+            return None
 
     def _sample_family(self, t_s: float) -> dict[str, Value]:
         if t_s - self._family_t_s >= _FAMILY_EVERY_S:
