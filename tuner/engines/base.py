@@ -13,9 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
+
+if TYPE_CHECKING:
+    from tuner.workloads.tokenizer import Tokenizer
 
 Progress = Callable[[float, str], None]
 """Called with a fraction in [0, 1] and one line of what is being done."""
@@ -69,6 +72,14 @@ class Engine(ABC):
     @abstractmethod
     def support(cls, device: str = "auto") -> Support:
         """Say what this host can run, without loading a model. Never raises."""
+
+    @classmethod
+    def tokenizer(cls, config: TrialConfig) -> Tokenizer:
+        """Return the tokenizer of `config.model`. Raises BadInput for an unknown model."""
+        from tuner.models import resolve_model
+        from tuner.workloads.tokenizer import HFTokenizer
+
+        return HFTokenizer(resolve_model(config.model))
 
     @abstractmethod
     def prepare(

@@ -30,13 +30,14 @@ def beam_search(
         [B, W, 1 + D] token ids; column 0 is `true_token`, beams are in order of their score.
     """
     batch = true_token.shape[0]
-    projected = drafter.context_proj(context).unsqueeze(1)
     beams = true_token.view(batch, 1, 1)
-    state = projected.new_zeros(batch, 1, embed.embedding_dim)
+    context = context.unsqueeze(1)
+    p, d = drafter.start(context, embed(beams[..., -1]).to(context.dtype))
+    state = torch.zeros_like(d)
     score = torch.zeros(batch, 1, device=context.device)
     for _ in range(draft_len):
-        state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state)
-        logits = drafter.logits(projected, state).float()
+        state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state, d)
+        logits = drafter.logits(p, state).float()
         top, token = logits.topk(min(beam_width, logits.shape[-1]), dim=-1)
         total = score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)
         score, chosen = total.flatten(1).topk(beam_width, dim=-1)

@@ -6,11 +6,13 @@ Only safetensors and JSON are read; nothing is unpickled.
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from tuner.engines.redrafter.config import LlamaConfig
@@ -61,6 +63,21 @@ def load_drafter(folder: Path, base: LlamaConfig) -> Drafter:
         raise BadInput("drafter", str(folder), "its draft_vocab names tokens past the vocabulary")
     drafter.draft_vocab = drafter.draft_vocab.long()
     return drafter
+
+
+def save_drafter(drafter: Drafter, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Write config.json and drafter.safetensors into `folder`, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else torch.int32)
+        for name, tensor in drafter.state_dict().items()
+    }
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
+        contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
+        save_file(contiguous, str(Path(scratch) / "drafter.safetensors"), {"format": "pt"})
+        drafter.config.save(Path(scratch))
+        for name in ("drafter.safetensors", "config.json"):
+            (Path(scratch) / name).replace(folder / name)
 
 
 def _read_drafter_config(folder: Path) -> DrafterConfig:

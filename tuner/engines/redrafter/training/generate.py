@@ -1,0 +1,179 @@
+"""On-policy data: the base model invents user turns and answers them.
+
+A drafter has to guess what this model will say, so this model's own words are the best lesson.
+User turns are sampled after varied openings; answers are mostly greedy, as serving mostly is.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from profiles.statistics import repeats_itself
+from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.training.batch_decode import Decoding, decode
+from tuner.engines.redrafter.training.forward import load_frozen
+from tuner.engines.redrafter.training.openings import DOCSTRING_END, Opening, draw_openings
+from tuner.engines.redrafter.training.rows import AnswerRows
+from tuner.errors import BadInput
+from tuner.workloads.tokenizer import HFTokenizer
+from tuner.workloads.workload import Message
+
+OnProgress = Callable[[float, str], None]
+_MARK = "\x00"
+_TURN_TIME_SHARE = 0.25
+_REPEATERS_KEPT = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateSpec:
+    """What to generate. Time, where given, is shared between user turns and answers."""
+
+    model_dir: Path
+    out: Path
+    prompts: int = 2000
+    max_turn_tokens: int = 128
+    max_new_tokens: int = 320
+    turn_temperature: float = 0.9
+    sampled_share: float = 0.25  # further answers at `answer_temperature`, of all answers
+    answer_temperature: float = 0.8
+    batch_size: int = 64
+    max_seconds: float = float("inf")
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("prompts", "max_turn_tokens", "max_new_tokens", "batch_size", "max_seconds"):
+            if getattr(self, name) <= 0:
+                raise BadInput(name, getattr(self, name), "must be positive")
+        if not 0 <= self.sampled_share < 1:
+            raise BadInput("sampled_share", self.sampled_share, "must be in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateReport:
+    """What came out."""
+
+    rows: int
+    answer_tokens: int
+    repeaters_dropped: int
+    turn_seconds: float
+    answer_seconds: float
+
+
+def generate_answers(spec: GenerateSpec, on_progress: OnProgress = lambda f, t: None) -> GenerateReport:
+    """Write `spec.out`.
+
+    Raises:
+        BadInput: a model without a chat template, or nothing but unusable turns.
+    """
+    began = time.monotonic()
+    frame = ChatFrame(spec.model_dir)
+    positions = len(frame.before) + 2 * spec.max_turn_tokens + len(frame.after)
+    model = load_frozen(spec.model_dir, torch.device(spec.device), positions + spec.max_new_tokens)
+    prompts = _invent_turns(model, frame, spec, on_progress)
+    if not prompts:
+        raise BadInput("prompts", spec.prompts, "no user turn came to an end; ask for more")
+    turned = time.monotonic()
+    pairs = list(_answer(model, frame, prompts, spec, spec.max_seconds + began, on_progress))
+    chance = random.Random(spec.seed)
+    kept = [p for p in pairs if not repeats_itself(p[1]) or chance.random() < _REPEATERS_KEPT]
+    rows = AnswerRows.join([p[0] for p in kept], [p[1] for p in kept])
+    rows.save(spec.out)
+    return GenerateReport(
+        rows=len(rows),
+        answer_tokens=rows.answer_tokens,
+        repeaters_dropped=len(pairs) - len(kept),
+        turn_seconds=turned - began,
+        answer_seconds=time.monotonic() - turned,
+    )
+
+
+class ChatFrame:
+    """What a model's chat template puts before and after a user turn, as token ids."""
+
+    def __init__(self, model_dir: Path) -> None:
+        tokenizer = HFTokenizer(model_dir)
+        if tokenizer.template == "none":
+            raise BadInput("model", str(model_dir), "has no chat template to write user turns in")
+        before, after = tokenizer.render([Message("user", _MARK)]).split(_MARK)
+        self.before = tokenizer.encode(before)
+        self.after = tokenizer.encode(after)
+        self.newline = tokenizer.encode("\n")
+        self.encode = tokenizer.encode
+        self.decode = tokenizer.decode
+        self.stops = tokenizer.stop_token_ids
+
+    def docstring_ends(self, vocab_size: int) -> frozenset[int]:
+        """Tokens that close a Python docstring."""
+        ids = range(vocab_size)
+        return frozenset(i for i in ids if self.decode([i]).strip().startswith(DOCSTRING_END))
+
+
+def _invent_turns(
+    model: Llama, frame: ChatFrame, spec: GenerateSpec, on_progress: OnProgress
+) -> list[list[int]]:
+    """Return whole prompts: template, opening, what the model made of it, template."""
+    openings = draw_openings(spec.prompts, spec.seed)
+    deadline = time.monotonic() + _TURN_TIME_SHARE * spec.max_seconds
+    quotes = frame.docstring_ends(model.config.vocab_size)
+    turns = [frame.encode(o.text) for o in openings if o.complete]
+    for stub in (False, True):
+        begun = [frame.encode(o.text) for o in openings if not o.complete and o.is_stub == stub]
+        stops = frame.stops | quotes if stub else frame.stops
+        for number, batch in enumerate(_batches(begun, spec)):
+            if time.monotonic() > deadline:
+                break
+            on_progress(0.0, f"inventing user turns, {len(turns)} so far")
+            how = Decoding(
+                spec.max_turn_tokens, stops, spec.turn_temperature, spec.seed + 2 * number + stub
+            )
+            ends = decode(model, [frame.before + begun[i] for i in batch], how)
+            turns += [
+                begun[i] + (end[:-1] if end[-1] in frame.stops else end + frame.newline)
+                for i, end in zip(batch, ends, strict=True)
+                if end[-1] in stops
+            ]
+    random.Random(spec.seed).shuffle(turns)
+    unique = {tuple(turn) for turn in turns if len(turn) >= 3}
+    return [frame.before + list(turn) + frame.after for turn in sorted(unique)]
+
+
+def _answer(
+    model: Llama,
+    frame: ChatFrame,
+    prompts: list[list[int]],
+    spec: GenerateSpec,
+    deadline: float,
+    on_progress: OnProgress,
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield prompts with their answers until all are done or time is up."""
+    again = spec.sampled_share / (1 - spec.sampled_share)
+    for number, batch in enumerate(_batches(prompts, spec)):
+        if time.monotonic() > deadline:
+            return
+        on_progress(number * spec.batch_size / len(prompts), "answering")
+        chosen = [prompts[i] for i in batch]
+        greedy = Decoding(spec.max_new_tokens, frame.stops)
+        yield from zip(chosen, decode(model, chosen, greedy), strict=True)
+        some = chosen[: round(again * len(chosen))]
+        if some:
+            how = Decoding(
+                spec.max_new_tokens, frame.stops, spec.answer_temperature, spec.seed + number
+            )
+            yield from zip(some, decode(model, some, how), strict=True)
+
+
+def _batches(prompts: Sequence[list[int]], spec: GenerateSpec) -> list[list[int]]:
+    """Rows of similar length together, the batches in random order."""
+    order = list(range(len(prompts)))
+    random.Random(spec.seed).shuffle(order)
+    order.sort(key=lambda i: len(prompts[i]))
+    batches = [order[i : i + spec.batch_size] for i in range(0, len(order), spec.batch_size)]
+    random.Random(spec.seed).shuffle(batches)
+    return batches

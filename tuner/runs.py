@@ -1,0 +1,53 @@
+"""Open the run store and make run records."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from profiles.errors import UnknownRun
+from profiles.hardware import fingerprint, git_sha, versions
+from profiles.records import RunRecord
+from profiles.status import now_utc
+from profiles.store import RunFolder, RunStore
+from tuner.errors import BadInput
+
+
+def run_store() -> RunStore:
+    """The store below $TUNER_RUNS_DIR, else `runs` in the working directory."""
+    return RunStore(Path(os.environ.get("TUNER_RUNS_DIR", "runs")))
+
+
+def open_run(run_id: str) -> RunFolder:
+    """Find a run by its id; `latest` is the newest. Raises BadInput."""
+    store = run_store()
+    if run_id == "latest":
+        newest = store.list()
+        if not newest:
+            raise BadInput("RUN", run_id, f"there is no run in {store.root}; start one first")
+        return newest[0]
+    try:
+        return store.open(run_id)
+    except UnknownRun as error:
+        raise BadInput("RUN", run_id, str(error)) from error
+
+
+def create_run(
+    kind: Literal["run", "sweep"], spec: dict[str, Any], seed: int, workload_hash: str
+) -> RunFolder:
+    """Claim a new run folder, named after the time. Raises StorageError."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    record = RunRecord(
+        run_id=f"{kind}-{stamp}",
+        kind=kind,
+        created_at=now_utc(),
+        spec=spec,
+        versions=versions(),
+        git_sha=git_sha(Path(__file__).parents[1]),
+        hardware=fingerprint(),
+        seed=seed,
+        workload_hash=workload_hash,
+    )
+    return run_store().create(record)

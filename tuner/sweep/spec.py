@@ -1,0 +1,143 @@
+"""What a sweep searches, on what, for what, and within which limits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+
+from profiles.records import Precision, Record, TrialConfig, TrialResult, WorkloadSpec
+from tuner.errors import BadInput
+
+Objective = Literal[
+    "output_tokens_per_s",
+    "tpot_ms_p95",
+    "ttft_ms_p95",
+    "memory_peak_bytes",
+    "energy_mj_per_token",
+]
+HIGHER_IS_BETTER: frozenset[str] = frozenset({"output_tokens_per_s"})
+
+_Width = Annotated[int, Field(ge=1, le=64)]
+_Length = Annotated[int, Field(ge=1, le=16)]
+_Batch = Annotated[int, Field(ge=1, le=1024)]
+
+
+class SearchSpace(Record):
+    """The values of every knob. No speculation (draft_len 0) is always part of the space."""
+
+    beam_width: Annotated[list[_Width], Field(min_length=1)] = [1, 2, 4, 8]
+    draft_len: Annotated[list[_Length], Field(min_length=1)] = [2, 3, 4, 5]
+    batch_size: Annotated[list[_Batch], Field(min_length=1)] = [1, 4]
+    quantization: Annotated[list[Precision | None], Field(min_length=1)] = [None]
+
+    @field_validator("*")
+    @classmethod
+    def _each_once(cls, values: list[Any]) -> list[Any]:
+        if len(set(values)) < len(values):
+            raise ValueError("names a value twice")
+        return values
+
+
+class SweepSpec(Record):
+    """A sweep. `trials` counts configs beside the baselines, which are always measured."""
+
+    engine: str = "redrafter"
+    model: str = "smollm2-135m"
+    drafter: str | None = None
+    device: str = "auto"
+    space: SearchSpace = SearchSpace()
+    workload: WorkloadSpec = WorkloadSpec()
+    objective: Objective = "output_tokens_per_s"
+    limits: dict[Objective, Annotated[float, Field(gt=0)]] = {}
+    trials: Annotated[int, Field(ge=1, le=10_000)] = 16
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def config(self, **knobs: Any) -> TrialConfig:
+        """Return the trial config of one point; without speculation beam_width means nothing."""
+        config = TrialConfig(
+            engine=self.engine, model=self.model, drafter=self.drafter, device=self.device, **knobs
+        )
+        return config.baseline() if config.draft_len == 0 else config
+
+    def baselines(self) -> list[TrialConfig]:
+        """Return the no-speculation config of every batch size and precision."""
+        pairs = itertools.product(self.space.quantization, self.space.batch_size)
+        return [self.config(draft_len=0, quantization=q, batch_size=b) for q, b in pairs]
+
+    def points(self) -> Iterator[TrialConfig]:
+        """Yield every speculating config of the space."""
+        space = self.space
+        for w, d, b, q in itertools.product(
+            space.beam_width, space.draft_len, space.batch_size, space.quantization
+        ):
+            yield self.config(beam_width=w, draft_len=d, batch_size=b, quantization=q)
+
+
+def value_of(result: TrialResult, objective: Objective) -> float | None:
+    """Return what `result` measured for `objective`, or None where it is missing."""
+    metrics = result.metrics
+    if objective == "memory_peak_bytes":
+        return result.memory.peak_bytes if result.memory else None
+    if objective == "energy_mj_per_token":
+        return result.energy.energy_mj_per_token if result.energy else None
+    if metrics is None:
+        return None
+    if objective == "tpot_ms_p95":
+        return metrics.tpot_ms.p95 if metrics.tpot_ms else None
+    return metrics.ttft_ms.p95 if objective == "ttft_ms_p95" else metrics.output_tokens_per_s
+
+
+def excess(result: TrialResult, limits: dict[Objective, float]) -> dict[Objective, float]:
+    """Return by how much each limit is broken: at most 0 where it is met.
+
+    A limit is a maximum, except for output tokens/s, where it is a minimum. A value that was not
+    measured cannot be shown to meet a limit and counts as broken by the whole limit.
+    """
+    broken: dict[Objective, float] = {}
+    for objective, limit in limits.items():
+        value = value_of(result, objective)
+        if value is None:
+            broken[objective] = limit
+        else:
+            broken[objective] = limit - value if objective in HIGHER_IS_BETTER else value - limit
+    return broken
+
+
+def read_spec(path: Path) -> SweepSpec:
+    """Read a sweep spec from YAML. Raises BadInput naming the field."""
+    return parse_spec(read_yaml(path, "SPEC"), str(path))
+
+
+def read_yaml(path: Path, field: str) -> dict[str, Any]:
+    """Read a YAML (or JSON) mapping. Raises BadInput."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadInput(field, str(path), "does not exist") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(field, str(path), f"cannot be read as YAML ({reason})") from error
+    if not isinstance(data, dict):
+        raise BadInput(field, str(path), "must be a mapping of fields to values")
+    return data
+
+
+def parse_spec(data: dict[str, Any], source: str) -> SweepSpec:
+    """Check a sweep spec. Raises BadInput naming the first wrong field."""
+    try:
+        return SweepSpec.model_validate(data)
+    except ValidationError as error:
+        raise bad_field(error, source) from error
+
+
+def bad_field(error: ValidationError, source: str) -> BadInput:
+    """Turn pydantic's first complaint into a BadInput."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return BadInput(where or source, first["input"], f"{first['msg']} (in {source})")
