@@ -20,7 +20,6 @@ GPM_METRICS = {  # column: NVML_GPM_METRIC_*
     "dram_active_pct": 10,
 }
 WINDOW_S = 0.15
-_OLDEST_S = 5.0
 _METRICS_GET_VERSION = 1
 
 
@@ -39,11 +38,11 @@ class Gpm:
         if self._refusal is not None:
             return dict.fromkeys(GPM_METRICS, self._refusal)
         try:
-            self._take(t_s)
-            reference = self._reference(t_s)
-            if reference is None:
+            earlier = self._youngest_old_enough(t_s)
+            later = self._take(t_s)
+            if earlier is None:
                 return dict.fromkeys(GPM_METRICS)
-            return self._compare(reference, self._taken[-1][1])
+            return self._compare(earlier, later)
         except self._nvml.NVMLError as error:
             reason = unavailable(error)
             if reason.for_good:
@@ -71,7 +70,7 @@ class Gpm:
             return None
         return Unavailable("GPM needs a Hopper GPU or newer", for_good=True)
 
-    def _take(self, t_s: float) -> None:
+    def _take(self, t_s: float) -> Any:
         buffer = self._spare.pop() if self._spare else self._nvml.nvmlGpmSampleAlloc()
         try:
             self._nvml.nvmlGpmSampleGet(self._handle, buffer)
@@ -79,15 +78,15 @@ class Gpm:
             self._spare.append(buffer)
             raise
         self._taken.append((t_s, buffer))
+        return buffer
 
-    def _reference(self, t_s: float) -> Any | None:
-        """The youngest sample that is old enough; older ones become spare buffers."""
-        while len(self._taken) > 1 and (
-            t_s - self._taken[1][0] >= WINDOW_S or t_s - self._taken[0][0] > _OLDEST_S
-        ):
+    def _youngest_old_enough(self, t_s: float) -> Any | None:
+        """The sample to compare with; those older than it become spare buffers."""
+        while len(self._taken) > 1 and t_s - self._taken[1][0] >= WINDOW_S:
             self._spare.append(self._taken.popleft()[1])
-        first_t_s, sample = self._taken[0]
-        return sample if t_s - first_t_s >= WINDOW_S else None
+        if not self._taken or t_s - self._taken[0][0] < WINDOW_S:
+            return None
+        return self._taken[0][1]
 
     def _compare(self, earlier: Any, later: Any) -> dict[str, float | Unavailable | None]:
         request = self._nvml.c_nvmlGpmMetricsGet_t()

@@ -107,7 +107,7 @@ class Host:
 
     def _find_family(self) -> None:
         """Refresh the process tree, this process (the sampler) left out."""
-        pids = _descendants(self._pid) - {os.getpid()}
+        pids = _descendants(self._pid) - {os.getpid()} | {self._pid}
         for pid in pids - self._family.keys():
             try:
                 self._family[pid] = psutil.Process(pid)

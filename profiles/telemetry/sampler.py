@@ -51,6 +51,11 @@ class Sampler:
         self.stop()
 
     @property
+    def pid(self) -> int | None:
+        """The sampler's process id while it is started."""
+        return self._process.pid if self._process is not None else None
+
+    @property
     def log_path(self) -> Path:
         """What the sampler complained of; normally empty."""
         return self.out / "sampler.log"
