@@ -94,6 +94,13 @@ class TrialConfig(Record):
         """Return the autoregressive twin: same model, precision and batch, no speculation."""
         return self.model_copy(update={"beam_width": 1, "draft_len": 0})
 
+    def describe(self) -> str:
+        """Name the config in a few words."""
+        rest = f"batch {self.batch_size}" + (f", {self.quantization}" if self.quantization else "")
+        if self.draft_len == 0:
+            return f"no speculation, {rest}"
+        return f"beam width {self.beam_width}, draft length {self.draft_len}, {rest}"
+
 
 class WorkloadSpec(Record):
     """Which prompts are served and how."""

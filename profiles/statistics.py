@@ -33,29 +33,31 @@ def paired_speedup(
     return Speedup(speedup=speedup, ci95=(float(low), float(high)), rounds=len(rounds))
 
 
-def probability_best(
-    candidates: Mapping[int, Sequence[PairedRound]], seed: int = 0, resamples: int = 10_000
-) -> dict[int, float]:
-    """Share of bootstrap draws in which each candidate's speed-up is the largest.
-
-    Candidates are resampled independently, each over its own rounds, and a tie is shared evenly.
-    The result depends on the seed and the rounds only, not on the order of `candidates`. A
-    candidate with a single round never varies: give every candidate the same number of rounds.
+def speedup_draws(
+    rounds: Sequence[PairedRound], seed: int = 0, resamples: int = 10_000
+) -> NDArray[np.float64]:
+    """`resamples` bootstrap draws of the speed-up, each over rounds drawn with replacement.
 
     Raises:
-        ValueError: no candidates, or rounds that `paired_speedup` refuses.
+        ValueError: rounds that `paired_speedup` refuses.
     """
-    if not candidates:
+    return _bootstrap(rounds, np.random.default_rng(seed), resamples)
+
+
+def probability_best(draws: Mapping[int, NDArray[np.float64]]) -> dict[int, float]:
+    """Share of draws in which each candidate is the largest; a tie is shared evenly.
+
+    Candidates with a single draw are taken as known exactly.
+
+    Raises:
+        ValueError: no candidates.
+    """
+    if not draws:
         raise ValueError("no candidates to compare")
-    draws = np.stack(
-        [
-            _bootstrap(rounds, np.random.default_rng([seed, number]), resamples)
-            for number, rounds in candidates.items()
-        ]
-    )
-    best = draws == draws.max(axis=0)
+    table = np.stack(np.broadcast_arrays(*draws.values()))
+    best = table == table.max(axis=0)
     shares = (best / best.sum(axis=0)).mean(axis=1)
-    return {number: float(share) for number, share in zip(candidates, shares, strict=True)}
+    return {number: float(share) for number, share in zip(draws, shares, strict=True)}
 
 
 def repeats_itself(token_ids: Sequence[int], n: int = 8, threshold: float = 0.5) -> bool:

@@ -89,7 +89,7 @@ class Coordinator:
         trial, config, key = self._ask_for_a_new_config()
         folder = self.run.trial(trial.number)
         folder.write_config(config)
-        self._report("running", f"trial {trial.number}: {describe(config)}")
+        self._report("running", f"trial {trial.number}: {config.describe()}")
         self._work(trial.number)
         result = folder.result() or self._crashed(trial.number, config, key)
         result = self._judged(result)
@@ -168,17 +168,6 @@ class Coordinator:
         self.run.write_status(
             RunStatus.of_this_process(state, message, len(self.known), self.planned)
         )
-
-
-def describe(config: TrialConfig) -> str:
-    """Name a config in one line."""
-    precision = f", {config.quantization}" if config.quantization else ""
-    if config.draft_len == 0:
-        return f"baseline, batch {config.batch_size}{precision}"
-    return (
-        f"beam width {config.beam_width}, draft length {config.draft_len}, "
-        f"batch {config.batch_size}{precision}"
-    )
 
 
 @contextmanager

@@ -1,0 +1,20 @@
+"""The command line: `tuner COMMAND --help` says what each one does."""
+
+from __future__ import annotations
+
+import typer
+
+from tuner.commands.doctor import doctor
+from tuner.commands.run import run
+from tuner.commands.sweep import best, export, resume, status, stop, sweep
+
+app = typer.Typer(
+    name="tuner",
+    help="Tune ReDrafter: find the beam width, draft length, batch size and precision to deploy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+for command in (doctor, run, sweep, status, stop, resume, best, export):
+    app.command()(command)

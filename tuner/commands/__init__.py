@@ -1,0 +1,1 @@
+"""The command line, one command a file. Nothing heavy is imported until a command runs."""
