@@ -1,7 +1,8 @@
 """Every column of the telemetry tables: its name, type, unit and meaning.
 
 A row is one source at one moment: the host (`source = "host"`) or one GPU (its UUID). Columns of
-the other kind are null in it. Null is "not measured": `reasons.json` says why, and it is never 0.
+the other kind are null in it. Null is "not measured" and never 0: `reasons.json` says why, except
+for `energy_mj`, which is read once a second and null between.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ GPU_COLUMNS = (
     Column("dram_active_pct", "float", "%", "memory bandwidth used / peak (GPM DRAM_BW_UTIL)"),
     Column("memory_used_bytes", "int", "bytes", "in use by all processes, driver's share left out"),
     Column("power_mw", "int", "mW", "board power; a one second average on newer chips"),
-    Column("energy_mj", "int", "mJ", "since the driver loaded: take differences, mind resets"),
+    Column(
+        "energy_mj",
+        "int",
+        "mJ",
+        "since the driver loaded, read once a second; may restart at 0",
+    ),
     Column("sm_clock_mhz", "int", "MHz", "current clock of the SMs"),
     Column("temperature_c", "int", "deg C", "GPU core"),
     Column(

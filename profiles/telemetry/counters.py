@@ -31,8 +31,11 @@ class Source(Protocol):
 
     name: str
 
-    def sample(self, t_s: float) -> Mapping[str, Value]:
-        """Values by column name, None where there is none. Never raises for a counter."""
+    def sample(self, t_s: float, full: bool = False) -> Mapping[str, Value]:
+        """Values by column name, None where there is none. Never raises for a counter.
+
+        `full` reads also what is too costly for every tick and would not be due yet.
+        """
 
     def missing(self) -> Mapping[str, Missing]:
         """Columns that had no value at least once, with the latest reason."""

@@ -14,7 +14,7 @@ from profiles.telemetry.parts import Reasons
 if TYPE_CHECKING:
     import pandas as pd
 
-_EDGE_S = 1.0  # the samples may miss at most this much of either end of the window
+_EDGE_S = 0.5  # the samples may miss at most this much of either end of the window
 
 Floats = NDArray[np.float64]
 

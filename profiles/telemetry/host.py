@@ -38,9 +38,9 @@ class Host:
         self._cpu_t_s: float | None = None
         psutil.cpu_percent()  # the first call only sets the start
 
-    def sample(self, t_s: float) -> Mapping[str, Value]:
+    def sample(self, t_s: float, full: bool = False) -> Mapping[str, Value]:
         """Every host column; None where there is no value, with its reason noted."""
-        if t_s - self._refreshed_t_s >= _REFRESH_EVERY_S:
+        if full or t_s - self._refreshed_t_s >= _REFRESH_EVERY_S:
             self._values = self._refresh(t_s)
             self._refreshed_t_s = t_s
         return {**self._values, "cpu_energy_mj": self._energy_mj(t_s)}

@@ -23,12 +23,12 @@ class Recorder:
         self._rows: list[dict[str, Value]] = []
         self._written: Reasons | None = None
 
-    def tick(self) -> None:
-        """Take one row from every source."""
+    def tick(self, full: bool = False) -> None:
+        """Take one row from every source; a `full` one holds the costly counters too."""
         t_s, unix_s = time.monotonic(), time.time()
         for source in self._sources:
             key: dict[str, Value] = {"t_s": t_s, "unix_s": unix_s, "source": source.name}
-            self._rows.append({**key, **source.sample(t_s)})
+            self._rows.append({**key, **source.sample(t_s, full)})
 
     def flush(self) -> None:
         """Write what was collected, and the reasons where they changed. Raises StorageError."""
@@ -56,7 +56,7 @@ def run_loop(
     clock: Callable[[], float] = time.monotonic,
     flush_every_s: float = FLUSH_EVERY_S,
 ) -> None:
-    """Tick at `hz` until `wait(seconds)` says True for "stop"; then flush and close.
+    """Tick at `hz` until `wait(seconds)` says True for "stop"; then tick fully, flush and close.
 
     Tick k is due at start + k / hz, so late ticks do not shift later ones. Moments that passed
     during a stall are skipped, never caught up on: they would all read the same counters.
@@ -73,6 +73,7 @@ def run_loop(
                 now_s = clock()
             due = max(due + 1, int((now_s - start_s) * hz) + 1)
             if wait(max(0.0, start_s + due / hz - now_s)):
+                recorder.tick(full=True)  # so that the energy reaches to the end of the work
                 return
     finally:
         try:

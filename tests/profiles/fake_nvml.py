@@ -4,7 +4,7 @@
 `calls` counts the calls of each function.
 """
 
-# ruff: noqa: N802, N815  the names are NVIDIA's
+# ruff: noqa: N815  the names are NVIDIA's
 
 from __future__ import annotations
 

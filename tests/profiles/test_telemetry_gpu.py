@@ -19,8 +19,9 @@ CALL_OF = {
 
 
 def sample_at(gpu, *times):
+    """The last of several full samples."""
     for t_s in times:
-        values = gpu.sample(t_s)
+        values = gpu.sample(t_s, full=True)
     return values
 
 
@@ -59,6 +60,16 @@ def test_what_will_never_work_is_asked_once_and_what_may_is_asked_again():
     sample_at(Gpu(nvml, "GPU-a"), 0.0, 0.1, 0.2)
     assert nvml.calls["nvmlDeviceGetPowerUsage"] == 1
     assert nvml.calls["nvmlDeviceGetClockInfo"] == 3
+
+
+def test_costly_energy_is_read_once_a_second_and_when_all_is_asked_for():
+    nvml = FakeNvml()
+    gpu = Gpu(nvml, "GPU-a")
+    ticks = [gpu.sample(k / 10) for k in range(21)]
+    assert [k for k, row in enumerate(ticks) if row["energy_mj"] is not None] == [0, 10, 20]
+    assert gpu.missing() == {}
+    assert gpu.sample(2.1, full=True)["energy_mj"] == 1000
+    assert nvml.calls["nvmlDeviceGetTotalEnergyConsumption"] == 4
 
 
 def test_old_drivers_get_the_old_calls():

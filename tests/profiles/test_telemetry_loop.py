@@ -12,11 +12,13 @@ class FakeSource:
     def __init__(self, name):
         self.name = name
         self.samples = 0
+        self.fulls = []
         self.lost = {}
         self.closed = False
 
-    def sample(self, t_s):
+    def sample(self, t_s, full=False):
         self.samples += 1
+        self.fulls.append(full)
         return {"energy_mj": self.samples}
 
     def missing(self):
@@ -57,14 +59,14 @@ def test_late_ticks_do_not_shift_later_ones(tmp_path, source):
     time = FakeTime(ticks=4, late={2: 0.03})
     run(tmp_path, source, time)
     assert time.waits == pytest.approx([0.1, 0.1, 0.07, 0.1])
-    assert source.samples == 4
+    assert source.fulls == [False, False, False, False, True]
 
 
 def test_ticks_missed_in_a_stall_are_skipped(tmp_path, source):
     time = FakeTime(ticks=4, late={1: 0.55})  # wakes at 0.65 instead of 0.1
     run(tmp_path, source, time)
     assert time.waits == pytest.approx([0.1, 0.05, 0.1, 0.1])
-    assert source.samples == 4
+    assert source.samples == 5
 
 
 def test_parts_are_written_on_the_way_and_at_the_end(tmp_path, source):
@@ -74,7 +76,7 @@ def test_parts_are_written_on_the_way_and_at_the_end(tmp_path, source):
         "part-000000.parquet", "part-000001.parquet", "part-000002.parquet", "reasons.json",
     ]  # fmt: skip
     samples = read(tmp_path)
-    assert samples["energy_mj"].tolist() == list(range(1, 11))
+    assert samples["energy_mj"].tolist() == list(range(1, 12))
     assert samples["source"].unique().tolist() == ["GPU-a"]
     assert list(samples.columns) == [column.name for column in COLUMNS]
     assert samples["power_mw"].isna().all()

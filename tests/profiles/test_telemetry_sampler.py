@@ -43,6 +43,13 @@ def test_samples_around_a_piece_of_work(tmp_path):
     assert sampler.log_path.read_text() == ""
 
 
+def test_rows_and_step_times_lie_on_one_axis():
+    """Every process of the host reads one clock, whether as monotonic or as perf_counter."""
+    clock = "clock_gettime(CLOCK_MONOTONIC)"
+    assert time.get_clock_info("monotonic").implementation == clock
+    assert time.get_clock_info("perf_counter").implementation == clock
+
+
 def test_host_without_gpu_gives_one_notice_and_empty_columns(tmp_path):
     with Sampler(tmp_path, gpus=["GPU-a", "GPU-b"]) as sampler:
         assert sampler.wait_until_ready()
