@@ -1,0 +1,18 @@
+"""The router: `python -m streamlit run dashboard/app.py` from the top of the checkout."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+st.set_page_config(page_title="ReDrafter tuner", page_icon=":material/speed:", layout="wide")
+st.html("<style>[data-testid=stMainBlockContainer] {padding: 4.5rem 3rem 2rem}</style>")
+page = st.navigation(
+    [
+        st.Page("views/start.py", title="Start", icon=":material/play_arrow:", default=True),
+        st.Page("views/live.py", title="Live", icon=":material/monitoring:"),
+        st.Page("views/results.py", title="Results", icon=":material/insights:"),
+        st.Page("views/export.py", title="Export", icon=":material/download:"),
+    ],
+    position="top",
+)
+page.run()

@@ -1,0 +1,46 @@
+"""The look that all charts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import plotly.graph_objects as go
+
+# Okabe and Ito: told apart with any colour vision.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+GREY = "#9AA3AD"
+INK = "#1c2430"
+
+
+def batch_colours(batches: Iterable[int]) -> dict[int, str]:
+    """One colour a batch size, the same in every chart of a run."""
+    ordered = sorted(set(batches))
+    return {batch: PALETTE[i % len(PALETTE)] for i, batch in enumerate(ordered)}
+
+
+def figure(x_title: str, y_title: str, height: int = 380) -> go.Figure:
+    """Return an empty figure with both axes named."""
+    chart = go.Figure()
+    chart.update_layout(
+        height=height,
+        margin={"l": 10, "r": 10, "t": 36, "b": 10},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        hovermode="closest",
+        legend_traceorder="normal",
+    )
+    chart.update_xaxes(title=x_title, automargin=True)
+    chart.update_yaxes(title=y_title, automargin=True)
+    return chart
+
+
+def message(text: str) -> go.Figure:
+    """Return a chart that only says why it is empty."""
+    chart = go.Figure()
+    chart.update_layout(
+        height=160,
+        xaxis={"visible": False},
+        yaxis={"visible": False},
+        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+    )
+    chart.add_annotation(text=text, showarrow=False, font={"color": GREY, "size": 14})
+    return chart

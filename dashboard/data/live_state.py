@@ -1,0 +1,119 @@
+"""Where a run stands, from its files alone: every tab and every restart sees the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from profiles.records import TrialResult
+from profiles.status import UNFINISHED, RunStatus
+from profiles.store import RunFolder
+
+STARTS_WITHIN_S = 30.0
+
+WORDS = {
+    "starting": "Starting",
+    "running": "Running",
+    "stopping": "Stopping after this trial",
+    "done": "Done",
+    "stopped": "Stopped",
+    "failed": "Failed",
+    "interrupted": "Interrupted",
+    "never started": "Never started",
+}
+RESUMABLE = frozenset({"stopped", "failed", "interrupted", "never started"})
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """`running` is the trial in progress; `left_s` guesses from the trials so far."""
+
+    state: str
+    message: str
+    done: int
+    planned: int | None
+    running: int | None
+    elapsed_s: float
+    left_s: float | None
+
+    @property
+    def words(self) -> str:
+        """The state for people."""
+        return WORDS[self.state]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether anything may still change by itself."""
+        return self.state in UNFINISHED
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a stop would be heard."""
+        return self.state in ("starting", "running")
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the run can go on where it ended."""
+        return self.state in RESUMABLE
+
+
+def live_state(
+    run: RunFolder,
+    results: Sequence[TrialResult],
+    now: datetime,
+    resumed_at: datetime | None = None,
+) -> LiveState:
+    """Read the state of `run`, whose finished trials are `results`.
+
+    A run resumed at `resumed_at` counts as starting until its new owner has written a status.
+    """
+    status = run.status()
+    begun = datetime.fromisoformat(run.record().created_at)
+    state: str = run.observed_state()
+    if status is None and (now - begun).total_seconds() > STARTS_WITHIN_S:
+        state = "never started"
+    if status and resumed_at and _awaits_its_owner(status, resumed_at, now):
+        state = "starting"
+    if state == "running" and run.stop_requested():
+        state = "stopping"
+    unfinished = state in UNFINISHED
+    end = now if unfinished or status is None else datetime.fromisoformat(status.updated_at)
+    planned = status.trials_planned if status else None
+    return LiveState(
+        state=state,
+        message=status.message if status else "",
+        done=len(results),
+        planned=planned,
+        running=_running(run, results) if unfinished else None,
+        elapsed_s=max(0.0, (end - begun).total_seconds()),
+        left_s=_left(results, planned) if unfinished else None,
+    )
+
+
+def utc_now() -> datetime:
+    """The time to compare the store's times with."""
+    return datetime.now(UTC)
+
+
+def _awaits_its_owner(status: RunStatus, resumed_at: datetime, now: datetime) -> bool:
+    written_before = datetime.fromisoformat(status.updated_at) < resumed_at
+    return written_before and (now - resumed_at).total_seconds() < STARTS_WITHIN_S
+
+
+def _running(run: RunFolder, results: Sequence[TrialResult]) -> int | None:
+    finished = {result.number for result in results}
+    return max((n for n in run.trial_numbers() if n not in finished), default=None)
+
+
+def _left(results: Sequence[TrialResult], planned: int | None) -> float | None:
+    """Mean time of a trial, for each one still to come."""
+    took = [
+        (datetime.fromisoformat(r.finished_at) - datetime.fromisoformat(r.started_at))
+        for r in results
+        if r.finished_at
+    ]
+    if not took or planned is None:
+        return None
+    mean = sum(duration.total_seconds() for duration in took) / len(took)
+    return mean * max(0, planned - len(results))

@@ -1,0 +1,99 @@
+"""The trials table: one row a trial, by number, rows only ever added at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+
+import pandas as pd
+
+from dashboard.formats import MIB, interval
+from profiles.records import TrialConfig, TrialResult, TrialState
+from profiles.store import RunFolder
+
+BASELINE_NOTE = "no speculation: the baseline"
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """What the table shows of one trial; None is not measured, and `note` says why."""
+
+    trial: int
+    beam_width: int | None
+    draft_len: int
+    batch_size: int
+    precision: str
+    tokens_per_s: float | None = None
+    speedup: float | None = None
+    interval: str | None = None
+    acceptance_length: float | None = None
+    tpot_ms_p95: float | None = None
+    ttft_ms_p95: float | None = None
+    memory_peak_mib: float | None = None
+    state: str = "running"
+    note: str = ""
+
+
+def trial_rows(run: RunFolder, results: Sequence[TrialResult], unfinished: bool) -> list[TrialRow]:
+    """Every trial of `run`, those without a result too."""
+    rows = [_measured(result) for result in results]
+    for number in sorted(set(run.trial_numbers()) - {r.number for r in results}):
+        config = run.trial(number).config()
+        if config is not None:
+            rows.append(_pending(number, config, unfinished))
+    return sorted(rows, key=lambda row: row.trial)
+
+
+def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
+    """The rows as a frame, its columns there even without rows."""
+    return pd.DataFrame([asdict(row) for row in rows], columns=[f.name for f in fields(TrialRow)])
+
+
+def note_of(result: TrialResult) -> str:
+    """Why a trial does not count, or what to know about it."""
+    if result.error:
+        return result.error
+    if result.violations:
+        return "; ".join(result.violations)
+    if result.config.draft_len == 0:
+        return BASELINE_NOTE
+    if result.text and not result.text.all_equal:
+        return f"text differs in {result.text.requests - result.text.equal} requests"
+    return ""
+
+
+def _measured(result: TrialResult) -> TrialRow:
+    config, metrics = result.config, result.metrics
+    peak = result.memory.peak_bytes if result.memory else None
+    return TrialRow(
+        trial=result.number,
+        beam_width=config.beam_width if config.draft_len else None,
+        draft_len=config.draft_len,
+        batch_size=config.batch_size,
+        precision=result.precision or config.quantization or "default",
+        tokens_per_s=metrics.output_tokens_per_s if metrics else None,
+        speedup=result.speedup.speedup if result.speedup else None,
+        interval=interval(result.speedup),
+        acceptance_length=metrics.acceptance_length if metrics else None,
+        tpot_ms_p95=metrics.tpot_ms.p95 if metrics and metrics.tpot_ms else None,
+        ttft_ms_p95=metrics.ttft_ms.p95 if metrics else None,
+        memory_peak_mib=peak / MIB if peak is not None else None,
+        state="over a limit" if _over_a_limit(result) else result.state.value,
+        note=note_of(result),
+    )
+
+
+def _over_a_limit(result: TrialResult) -> bool:
+    return result.state is TrialState.INFEASIBLE and bool(result.violations)
+
+
+def _pending(number: int, config: TrialConfig, unfinished: bool) -> TrialRow:
+    return TrialRow(
+        trial=number,
+        beam_width=config.beam_width if config.draft_len else None,
+        draft_len=config.draft_len,
+        batch_size=config.batch_size,
+        precision=config.quantization or "default",
+        state="running" if unfinished else "interrupted",
+        note="" if unfinished else "cut short; it is measured again when the run is resumed",
+    )

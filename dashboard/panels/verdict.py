@@ -1,0 +1,32 @@
+"""The verdict of a run, first on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.data.judged import OBJECTIVES, judged
+from profiles.records import TrialResult
+from profiles.status import UNFINISHED
+from profiles.store import RunFolder
+from tuner.verdict import Verdict
+
+
+def verdict_of(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
+    """Draw the sentence with what it rests on, and return the verdict."""
+    verdict = _judge(str(run.path), len(results), run, results)
+    with st.container(border=True):
+        st.markdown(f"#### {verdict.verdict}")
+        rest = f"Objective: {OBJECTIVES[verdict.objective]}. {verdict.finished} configs finished, "
+        rest += f"{verdict.feasible} of them measured and within the limits."
+        if run.observed_state() in UNFINISHED:
+            rest += " The run still goes on: the verdict may change."
+        st.caption(rest)
+    return verdict
+
+
+@st.cache_data(show_spinner=False, max_entries=32)
+def _judge(path: str, finished: int, _run: RunFolder, _results: Sequence[TrialResult]) -> Verdict:
+    """Judge once for every number of finished trials; the bootstrap takes a moment."""
+    return judged(_run.record(), _results)

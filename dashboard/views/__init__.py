@@ -1,0 +1,1 @@
+"""One page a file. The router is `dashboard/app.py`."""

@@ -1,0 +1,62 @@
+"""Live: what a sweep is doing now. Panels redraw by themselves until the run is finished."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts.show import show
+from dashboard.charts.telemetry import telemetry_figure, telemetry_info
+from dashboard.charts.throughput_by_trial import (
+    throughput_by_trial_figure,
+    throughput_by_trial_info,
+)
+from dashboard.data.trial_rows import trial_rows
+from dashboard.panels.chooser import page_header
+from dashboard.panels.status_strip import state_now, status_strip
+from dashboard.panels.trial_table import trial_table
+from profiles.store import RunFolder
+from profiles.telemetry.parts import read
+
+EVERY = "2s"
+
+
+def trials(run: RunFolder) -> None:
+    """Draw the chart and the table of the trials so far."""
+    results = run.trials()
+    state = state_now(run, results)
+    rows = trial_rows(run, results, state.unfinished)
+    if not rows:
+        st.info("No trial has begun yet. The first ones measure no speculation.")
+        return
+    show(
+        throughput_by_trial_figure(throughput_by_trial_info(results)),
+        key="throughput_by_trial",
+        alt="Output tokens per second of every trial, baselines as lines",
+    )
+    trial_table(rows, key=f"live_trials_{run.run_id}")
+
+
+def telemetry(run: RunFolder) -> None:
+    """Draw the counters of the trial in progress."""
+    state = state_now(run, run.trials())
+    if state.running is None:
+        return
+    st.subheader(f"Host and GPU during trial {state.running}", anchor=False)
+    show(
+        telemetry_figure(telemetry_info(read(run.trial(state.running).telemetry_dir))),
+        key="telemetry",
+        alt="Host and GPU counters of the trial in progress",
+    )
+
+
+def page() -> None:
+    """Draw the page."""
+    run = page_header("Live")
+    unfinished = state_now(run, run.trials()).unfinished
+    every = EVERY if unfinished else None
+    st.fragment(status_strip, run_every=every)(run, unfinished)
+    st.fragment(trials, run_every=every)(run)
+    st.fragment(telemetry, run_every=every)(run)
+
+
+page()
