@@ -107,7 +107,7 @@ class WorkloadSpec(Record):
 
     workload: str = "builtin"
     requests: Annotated[int, Field(ge=1)] = 16
-    max_new_tokens: Annotated[int, Field(ge=1)] = 64
+    max_new_tokens: Annotated[int, Field(ge=2)] = 64  # 1 would be all prompt, no generation
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
 

@@ -84,7 +84,7 @@ def run_trial(
         "workload": spec,
         "started_at": started_at,
     }
-    gpus = [gpu.uuid for gpu in hardware.gpus]
+    gpus = engine.support(config.device).gpu_uuids
     try:
         with Sampler(folder.telemetry_dir, gpus=gpus) as sampler:
             sampler.wait_until_ready()
@@ -99,11 +99,8 @@ def run_trial(
     finally:
         engine.close()
     _write_tables(folder, measured)
-    result = TrialResult(
-        **identity,
-        **_outcome(folder, config, spec, measured, hardware),
-        finished_at=now_utc(),
-    )
+    outcome = _outcome(folder, config, spec, measured, hardware)
+    result = TrialResult(**identity, **outcome, finished_at=now_utc())
     folder.write_result(result)
     return result
 
@@ -119,7 +116,7 @@ def _outcome(
     pairs = measured.rounds
     return {
         "state": TrialState.COMPLETE,
-        "device": measured.prepared.device if hardware.gpus else _cpu_or(measured, hardware),
+        "device": _device(measured, hardware),
         "precision": measured.prepared.precision,
         "compute": measured.prepared.compute,
         "prepare_s": measured.prepared.cost_s,
@@ -137,7 +134,7 @@ def _outcome(
     }
 
 
-def _cpu_or(measured: Measurement, hardware: Hardware) -> str:
+def _device(measured: Measurement, hardware: Hardware) -> str:
     device = measured.prepared.device
     return f"{hardware.cores} x {hardware.cpu}" if device == "cpu" else device
 

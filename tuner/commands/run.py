@@ -87,6 +87,7 @@ def read_run_config(
 
 
 def _measure(trial: TrialConfig, spec: WorkloadSpec, quiet: bool) -> dict[str, Any]:
+    from profiles.status import RunStatus
     from tuner.errors import BadInput
     from tuner.runs import create_run
     from tuner.trial import headline, load_requests, run_trial
@@ -96,12 +97,16 @@ def _measure(trial: TrialConfig, spec: WorkloadSpec, quiet: bool) -> dict[str, A
         _introduce(loaded.batch.rendered_first, loaded.batch.dropped, loaded.reason)
     asked = {"config": trial.model_dump(mode="json"), "workload": spec.model_dump(mode="json")}
     folder = create_run("run", asked, spec.seed, loaded.content_hash)
+    folder.write_status(RunStatus.of_this_process("running", trial.describe(), 0, 1))
     try:
         result = run_trial(folder.trial(0), trial, spec, on_progress=_progress)
     except BadInput:
         shutil.rmtree(folder.path)  # nothing was measured: nothing is left
         raise
-    print(file=sys.stderr)
+    failed = result.error is not None
+    folder.write_status(
+        RunStatus.of_this_process("failed" if failed else "done", result.error or "", 1, 1)
+    )
     return {"run": folder.run_id, **headline(result)}
 
 
@@ -116,4 +121,5 @@ def _introduce(first: str, dropped: tuple[str, ...], reason: str | None) -> None
 
 def _progress(fraction: float, text: str) -> None:
     if sys.stderr.isatty():
-        print(f"\r{fraction:4.0%} {text:<60}", end="", file=sys.stderr, flush=True)
+        end = "\n" if fraction == 1.0 else ""
+        print(f"\r{fraction:4.0%} {text:<60}", end=end, file=sys.stderr, flush=True)

@@ -46,6 +46,7 @@ class Support:
     available: bool
     reason: str | None = None  # why not, with the fix
     device: str | None = None
+    gpu_uuids: tuple[str, ...] = ()  # the GPUs it would use, as NVML names them
     precisions: tuple[str, ...] = ()
     refused_precisions: dict[str, str] = field(default_factory=dict)
     max_beam_width: int = 64

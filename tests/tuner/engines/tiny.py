@@ -54,8 +54,10 @@ def save_tiny_drafter(
     drafter = Drafter(DrafterConfig(**settings))  # type: ignore[arg-type]
     folder.mkdir(parents=True, exist_ok=True)
     drafter.config.save(folder)
-    state = {name: tensor * scale if tensor.is_floating_point() else tensor
-             for name, tensor in drafter.state_dict().items()}
+    state = {
+        name: tensor * scale if tensor.is_floating_point() else tensor
+        for name, tensor in drafter.state_dict().items()
+    }
     save_file(state, str(folder / "model.safetensors"))
     return folder
 

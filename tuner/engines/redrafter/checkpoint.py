@@ -56,6 +56,13 @@ def load_drafter(folder: Path, base: LlamaConfig) -> Drafter:
             raise BadInput(
                 "drafter", str(folder), f"its {what} is {theirs}, the base model's is {ours}"
             )
+    deepest = max(config.context_layers, default=0)
+    if deepest > base.num_layers:
+        raise BadInput(
+            "drafter",
+            str(folder),
+            f"its context_layers name layer {deepest}, the base model has {base.num_layers}",
+        )
     with torch.device("meta"):
         drafter = Drafter(config)
     _load(drafter, _read_safetensors(folder, field="drafter"), folder, field="drafter")

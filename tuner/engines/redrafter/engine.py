@@ -62,6 +62,7 @@ class RedrafterEngine(Engine):
         return Support(
             available=True,
             device=chosen.type,
+            gpu_uuids=_gpu_uuids(chosen),
             precisions=tuple(DTYPES),
             refused_precisions=dict.fromkeys(("fp8", "int8_sq", "int4_awq"), _NOT_YET),
         )
@@ -176,8 +177,6 @@ class RedrafterEngine(Engine):
             raise BadInput(
                 "draft_len", config.draft_len, f"the drafter was trained for at most {trained}"
             )
-        if config.beam_width > self._drafter.config.draft_vocab_size:
-            raise BadInput("beam_width", config.beam_width, "is wider than the draft vocabulary")
         return self._drafter
 
 
@@ -232,6 +231,12 @@ def _pick_device(name: str) -> torch.device:
     if not torch.cuda.is_available():
         raise UnsupportedConfig("device", name, "torch finds no CUDA device here; use cpu")
     return torch.device(name)
+
+
+def _gpu_uuids(device: torch.device) -> tuple[str, ...]:
+    if device.type != "cuda":
+        return ()
+    return (f"GPU-{torch.cuda.get_device_properties(device).uuid}",)
 
 
 def _device_name(device: torch.device) -> str:
