@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from profiles.records import Speedup, TrialConfig
+from profiles.records import Speedup
 
 MIB = 1024 * 1024
 MISSING = "n/a"
@@ -67,11 +67,3 @@ def duration(seconds: float) -> str:
 def moment(iso: str) -> str:
     """A stored UTC time, to the minute."""
     return f"{datetime.fromisoformat(iso):%Y-%m-%d %H:%M} UTC"
-
-
-def config_name(config: TrialConfig) -> str:
-    """A config in a few words."""
-    precision = f", {config.quantization}" if config.quantization else ""
-    if config.draft_len == 0:
-        return f"no speculation, batch {config.batch_size}{precision}"
-    return f"W {config.beam_width}, D {config.draft_len}, batch {config.batch_size}{precision}"

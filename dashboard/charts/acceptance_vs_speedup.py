@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import GREY, batch_colours, figure, message
-from dashboard.formats import config_name
 from profiles.records import TrialResult
 
 
@@ -44,7 +43,7 @@ def acceptance_vs_speedup_info(results: Sequence[TrialResult]) -> AcceptanceVsSp
             speedup=r.speedup.speedup,
             low=r.speedup.ci95[0],
             high=r.speedup.ci95[1],
-            name=config_name(r.config),
+            name=r.config.describe(),
         )
         for r in results
         if r.metrics and r.speedup

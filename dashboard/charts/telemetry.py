@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_POINTS = 240
+SHORTEST_AXIS_S = 10.0
 GIB = 1024 * MIB
 
 # column: title with unit, divisor
@@ -83,7 +84,8 @@ def telemetry_figure(info: Telemetry) -> go.Figure:
         chart.add_scatter(
             x=line.seconds,
             y=line.values,
-            mode="lines",
+            mode="lines+markers",
+            marker={"size": 3},
             name=line.source,
             line={"color": PALETTE[sources.index(line.source) % len(PALETTE)], "width": 1.5},
             hovertemplate="%{y:.1f} at %{x:.0f} s<extra>" + line.source + "</extra>",
@@ -94,5 +96,7 @@ def telemetry_figure(info: Telemetry) -> go.Figure:
         height=60 + 170 * rows, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 10}
     )
     chart.update_yaxes(rangemode="tozero", automargin=True)
+    last = max(line.seconds[-1] for line in info.lines)
+    chart.update_xaxes(range=[0, max(last, SHORTEST_AXIS_S)])
     chart.update_xaxes(title="Seconds since the trial began", row=rows)
     return chart

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import batch_colours, figure, message
-from dashboard.formats import config_name
 from profiles.records import TrialResult
 
 
@@ -47,7 +46,7 @@ def throughput_by_trial_info(results: Sequence[TrialResult]) -> ThroughputByTria
         value = result.metrics.output_tokens_per_s if result.metrics else None
         if config.draft_len == 0 and value is not None:
             baselines.append(Baseline(config.batch_size, config.quantization, value))
-        points.append(Point(result.number, config.batch_size, value, config_name(config)))
+        points.append(Point(result.number, config.batch_size, value, config.describe()))
     return ThroughputByTrial(tuple(points), tuple(baselines))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import GREY, INK, batch_colours, figure, message
-from dashboard.formats import config_name
 from profiles.records import TrialResult, TrialState
 
 
@@ -53,7 +52,7 @@ def throughput_vs_latency_info(
                 feasible=result.state is TrialState.COMPLETE,
                 baseline=config.draft_len == 0,
                 best=result.number == best,
-                name=config_name(config),
+                name=config.describe(),
             )
         )
     return ThroughputVsLatency(tuple(points), len(measured) - len(points))

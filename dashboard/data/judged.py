@@ -1,11 +1,12 @@
-"""The verdict of a run; a single `tuner run` is judged as a sweep without limits."""
+"""The verdict of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiles.records import RunRecord, TrialResult
-from tuner.sweep.spec import SweepSpec
+from dashboard.data.asked import spec_of
+from profiles.records import TrialResult
+from profiles.store import RunFolder
 from tuner.verdict import Verdict, judge_results
 
 OBJECTIVES = {
@@ -17,11 +18,6 @@ OBJECTIVES = {
 }
 
 
-def spec_of(record: RunRecord) -> SweepSpec:
-    """The sweep that was asked for."""
-    return SweepSpec.model_validate(record.spec) if record.kind == "sweep" else SweepSpec()
-
-
-def judged(record: RunRecord, results: Sequence[TrialResult]) -> Verdict:
+def judged(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
     """Judge the finished trials."""
-    return judge_results(results, spec_of(record))
+    return judge_results(results, spec_of(run))

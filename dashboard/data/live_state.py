@@ -27,13 +27,13 @@ RESUMABLE = frozenset({"stopped", "failed", "interrupted", "never started"})
 
 @dataclass(frozen=True)
 class LiveState:
-    """`running` is the trial in progress; `left_s` guesses from the trials so far."""
+    """`left_s` is a guess from the trials so far."""
 
     state: str
+    is_sweep: bool
     message: str
     done: int
     planned: int | None
-    running: int | None
     elapsed_s: float
     left_s: float | None
 
@@ -50,12 +50,12 @@ class LiveState:
     @property
     def can_stop(self) -> bool:
         """Whether a stop would be heard."""
-        return self.state in ("starting", "running")
+        return self.is_sweep and self.state in ("starting", "running")
 
     @property
     def can_resume(self) -> bool:
         """Whether the run can go on where it ended."""
-        return self.state in RESUMABLE
+        return self.is_sweep and self.state in RESUMABLE
 
 
 def live_state(
@@ -69,7 +69,8 @@ def live_state(
     A run resumed at `resumed_at` counts as starting until its new owner has written a status.
     """
     status = run.status()
-    begun = datetime.fromisoformat(run.record().created_at)
+    record = run.record()
+    begun = datetime.fromisoformat(record.created_at)
     state: str = run.observed_state()
     if status is None and (now - begun).total_seconds() > STARTS_WITHIN_S:
         state = "never started"
@@ -82,10 +83,10 @@ def live_state(
     planned = status.trials_planned if status else None
     return LiveState(
         state=state,
+        is_sweep=record.kind == "sweep",
         message=status.message if status else "",
         done=len(results),
         planned=planned,
-        running=_running(run, results) if unfinished else None,
         elapsed_s=max(0.0, (end - begun).total_seconds()),
         left_s=_left(results, planned) if unfinished else None,
     )
@@ -99,11 +100,6 @@ def utc_now() -> datetime:
 def _awaits_its_owner(status: RunStatus, resumed_at: datetime, now: datetime) -> bool:
     written_before = datetime.fromisoformat(status.updated_at) < resumed_at
     return written_before and (now - resumed_at).total_seconds() < STARTS_WITHIN_S
-
-
-def _running(run: RunFolder, results: Sequence[TrialResult]) -> int | None:
-    finished = {result.number for result in results}
-    return max((n for n in run.trial_numbers() if n not in finished), default=None)
 
 
 def _left(results: Sequence[TrialResult], planned: int | None) -> float | None:

@@ -36,12 +36,17 @@ class TrialRow:
 
 def trial_rows(run: RunFolder, results: Sequence[TrialResult], unfinished: bool) -> list[TrialRow]:
     """Every trial of `run`, those without a result too."""
-    rows = [_measured(result) for result in results]
+    rows = finished_rows(results)
     for number in sorted(set(run.trial_numbers()) - {r.number for r in results}):
         config = run.trial(number).config()
         if config is not None:
             rows.append(_pending(number, config, unfinished))
     return sorted(rows, key=lambda row: row.trial)
+
+
+def finished_rows(results: Sequence[TrialResult]) -> list[TrialRow]:
+    """The trials that have a result, measured or not."""
+    return [_finished(result) for result in results]
 
 
 def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
@@ -62,7 +67,7 @@ def note_of(result: TrialResult) -> str:
     return ""
 
 
-def _measured(result: TrialResult) -> TrialRow:
+def _finished(result: TrialResult) -> TrialRow:
     config, metrics = result.config, result.metrics
     peak = result.memory.peak_bytes if result.memory else None
     return TrialRow(

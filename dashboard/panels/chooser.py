@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.data.live_state import WORDS
-from dashboard.formats import config_name
-from profiles.errors import UnknownRun
+from dashboard.data.asked import spec_of
+from profiles.errors import DamagedRun, UnknownRun
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 from tuner.runs import run_store
@@ -30,12 +29,22 @@ def page_header(title: str) -> RunFolder:
         st.stop()
     run = _run_of_url(runs)
     _run_select(right, runs, run)
-    if run.record().spec.get("engine") == "fake":
+    _warn_of_fake(run)
+    return run
+
+
+def _warn_of_fake(run: RunFolder) -> None:
+    """Say that nothing was measured; end the page when the run cannot be read."""
+    try:
+        engine = spec_of(run).engine
+    except DamagedRun as error:
+        st.error(f"This run cannot be shown: {error}")
+        st.stop()
+    if engine == "fake":
         st.caption(
             ":orange-badge[fake engine] Recorded timings are played back; "
             "nothing here is a measurement."
         )
-    return run
 
 
 def _run_of_url(runs: Sequence[RunFolder]) -> RunFolder:
@@ -44,8 +53,9 @@ def _run_of_url(runs: Sequence[RunFolder]) -> RunFolder:
     wanted = st.query_params.get("run") or (remembered if remembered in ids else ids[0])
     try:
         run = run_store().open(wanted)
-    except UnknownRun as error:
-        st.error(f"The address asks for a run that is not here: {error}")
+        run.record()
+    except (UnknownRun, DamagedRun) as error:
+        st.error(f"The run that the address asks for cannot be shown: {error}")
         st.page_link(
             "views/results.py",
             label="Open the newest run",
@@ -62,7 +72,8 @@ def _run_select(
     place: st.delta_generator.DeltaGenerator, runs: Sequence[RunFolder], run: RunFolder
 ) -> None:
     ids = [each.run_id for each in runs]
-    states = {each.run_id: WORDS[each.observed_state()].lower() for each in runs}
+    # NOTE: a label must not change while it is chosen, or Streamlit takes it for a new value.
+    labels = {each.run_id: _label(each) for each in runs}
     key = f"choose_run_{run.run_id}"  # follows the URL: another run is another widget
 
     def go() -> None:
@@ -73,10 +84,18 @@ def _run_select(
         "Run",
         ids,
         index=ids.index(run.run_id),
-        format_func=lambda run_id: f"{run_id}  ({states[run_id]})",
+        format_func=lambda run_id: labels[run_id],
         key=key,
         on_change=go,
     )
+
+
+def _label(run: RunFolder) -> str:
+    try:
+        spec = spec_of(run)
+    except DamagedRun:
+        return run.run_id
+    return f"{run.run_id}: {spec.engine}, {spec.model}"
 
 
 def trial_of_url(results: Sequence[TrialResult], default: int) -> TrialResult:
@@ -94,7 +113,7 @@ def trial_of_url(results: Sequence[TrialResult], default: int) -> TrialResult:
 
 def trial_select(label: str, results: Sequence[TrialResult], chosen: TrialResult) -> None:
     """Draw the trial chooser, which writes the URL."""
-    names = {result.number: config_name(result.config) for result in results}
+    names = {result.number: result.config.describe() for result in results}
     numbers = list(names)
     key = f"choose_trial_{st.query_params['run']}_{chosen.number}"
 

@@ -29,4 +29,4 @@ def verdict_of(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
 @st.cache_data(show_spinner=False, max_entries=32)
 def _judge(path: str, finished: int, _run: RunFolder, _results: Sequence[TrialResult]) -> Verdict:
     """Judge once for every number of finished trials; the bootstrap takes a moment."""
-    return judged(_run.record(), _results)
+    return judged(_run, _results)

@@ -64,7 +64,7 @@ def page() -> None:
             icon=":material/monitoring:",
         )
         return
-    best = judged(run.record(), results).best
+    best = judged(run, results).best
     chosen = trial_of_url(measured, measured[0].number if best is None else best)
     trial_select("Config", measured, chosen)
     standing(chosen, best)

@@ -37,13 +37,13 @@ def trials(run: RunFolder) -> None:
 
 
 def telemetry(run: RunFolder) -> None:
-    """Draw the counters of the trial in progress."""
-    state = state_now(run, run.trials())
-    if state.running is None:
+    """Draw the counters of the newest trial while the run goes on."""
+    newest = max(run.trial_numbers(), default=None)
+    if newest is None or not state_now(run, run.trials()).unfinished:
         return
-    st.subheader(f"Host and GPU during trial {state.running}", anchor=False)
+    st.subheader(f"Host and GPU during trial {newest}", anchor=False)
     show(
-        telemetry_figure(telemetry_info(read(run.trial(state.running).telemetry_dir))),
+        telemetry_figure(telemetry_info(read(run.trial(newest).telemetry_dir))),
         key="telemetry",
         alt="Host and GPU counters of the trial in progress",
     )

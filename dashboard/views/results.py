@@ -17,7 +17,7 @@ from dashboard.charts.throughput_vs_latency import (
     throughput_vs_latency_info,
 )
 from dashboard.charts.time_share import time_share_figure, time_share_info
-from dashboard.data.trial_rows import trial_rows
+from dashboard.data.trial_rows import finished_rows
 from dashboard.panels.chooser import page_header, trial_of_url, trial_select
 from dashboard.panels.kpis import kpis
 from dashboard.panels.trial_detail import trial_detail
@@ -66,7 +66,7 @@ def detail(run: RunFolder, results: Sequence[TrialResult], best: int | None) -> 
         st.query_params["trial"] = str(number)
 
     selectable_trial_table(
-        trial_rows(run, results, unfinished=False),
+        finished_rows(results),
         chosen.number,
         key=f"results_{run.run_id}",
         on_choose=choose,
