@@ -41,7 +41,7 @@ def launch_sweep(spec: SweepSpec) -> str:
 
 def resume_sweep(run_id: str) -> None:
     """Go on with a stopped sweep, detached. Raises BadInput."""
-    run = open_run(run_id)
+    run = open_run(run_id, "sweep")
     _refuse_when_active()
     run.clear_stop()
     _detach(run)
@@ -49,7 +49,7 @@ def resume_sweep(run_id: str) -> None:
 
 def stop_sweep(run_id: str) -> None:
     """Ask a sweep to stop after the trial in progress. Raises BadInput."""
-    open_run(run_id).request_stop()
+    open_run(run_id, "sweep").request_stop()
 
 
 def active_run() -> RunFolder | None:

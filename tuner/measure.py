@@ -139,7 +139,8 @@ def cut_rounds(requests: Sequence[Request], batch_size: int) -> list[list[Reques
     size = max(batch_size, math.ceil(len(requests) / ROUNDS))
     chunks = [list(requests[i : i + size]) for i in range(0, len(requests), size)]
     if len(chunks) > 1 and len(chunks[-1]) < min(batch_size, size):
-        chunks[-2] += chunks.pop()  # NOTE: a round that cannot fill the batch measures another load
+        last = chunks.pop()  # a round that cannot fill the batch would measure another load
+        chunks[-1] += last
     return chunks
 
 

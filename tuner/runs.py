@@ -14,29 +14,36 @@ from profiles.status import now_utc
 from profiles.store import RunFolder, RunStore
 from tuner.errors import BadInput
 
+Kind = Literal["run", "sweep"]
+
 
 def run_store() -> RunStore:
     """The store below $TUNER_RUNS_DIR, else `runs` in the working directory."""
     return RunStore(Path(os.environ.get("TUNER_RUNS_DIR", "runs")))
 
 
-def open_run(run_id: str) -> RunFolder:
-    """Find a run by its id; `latest` is the newest. Raises BadInput."""
+def open_run(run_id: str, kind: Kind | None = None) -> RunFolder:
+    """Find a run by its id; `latest` is the newest, of `kind` if one is given.
+
+    Raises:
+        BadInput: there is none, or it is of another kind.
+    """
     store = run_store()
     if run_id == "latest":
-        newest = store.list()
-        if not newest:
-            raise BadInput("RUN", run_id, f"there is no run in {store.root}; start one first")
-        return newest[0]
+        newest = next((r for r in store.list() if kind in (None, r.record().kind)), None)
+        if newest is None:
+            raise BadInput("RUN", run_id, f"there is no {kind or 'run'} in {store.root}")
+        return newest
     try:
-        return store.open(run_id)
+        run = store.open(run_id)
     except UnknownRun as error:
         raise BadInput("RUN", run_id, str(error)) from error
+    if kind not in (None, run.record().kind):
+        raise BadInput("RUN", run_id, f"is a {run.record().kind}; this needs a {kind}")
+    return run
 
 
-def create_run(
-    kind: Literal["run", "sweep"], spec: dict[str, Any], seed: int, workload_hash: str
-) -> RunFolder:
+def create_run(kind: Kind, spec: dict[str, Any], seed: int, workload_hash: str) -> RunFolder:
     """Claim a new run folder, named after the time. Raises StorageError."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
     record = RunRecord(

@@ -36,21 +36,19 @@ def resume(run: RunArgument, json_output: JsonFlag = False) -> None:
     """Go on with a stopped or killed sweep; finished trials are kept and not repeated."""
     from tuner.runs import open_run
 
-    _run_sweep(open_run(run), json_output)
+    _run_sweep(open_run(run, "sweep"), json_output)
 
 
 def _run_sweep(run: RunFolder, json_output: bool) -> None:
-    from tuner.errors import BadInput, NoFeasibleConfig
+    from tuner.errors import NoFeasibleConfig
     from tuner.launch import host_lock
     from tuner.sweep.coordinator import Coordinator
     from tuner.sweep.spec import parse_spec
     from tuner.verdict import judge
 
-    record = run.record()
-    if record.kind != "sweep":
-        raise BadInput("RUN", run.run_id, "is a single run, not a sweep")
+    spec = parse_spec(dict(run.record().spec), run.run_id)
     with host_lock(run):
-        Coordinator(run, parse_spec(dict(record.spec), run.run_id)).run_to_the_end()
+        Coordinator(run, spec).run_to_the_end()
     verdict = judge(run)
     report = {"run": run.run_id, **verdict.model_dump(mode="json")}
     print_json(report) if json_output else print_fields(report)
@@ -88,7 +86,7 @@ def stop(run: RunArgument = "latest", json_output: JsonFlag = False) -> None:
     from tuner.launch import stop_sweep
     from tuner.runs import open_run
 
-    folder = open_run(run)
+    folder = open_run(run, "sweep")
     stop_sweep(folder.run_id)
     report = {"run": folder.run_id, "stop_requested": True}
     print_json(report) if json_output else print_fields(report)
@@ -130,11 +128,8 @@ def export(
 
 
 def _judged(run_id: str) -> tuple[RunFolder, Any]:
-    from tuner.errors import BadInput
     from tuner.runs import open_run
     from tuner.verdict import judge
 
-    run = open_run(run_id)
-    if run.record().kind != "sweep":
-        raise BadInput("RUN", run.run_id, "is a single run; a sweep has a best config")
+    run = open_run(run_id, "sweep")
     return run, judge(run)

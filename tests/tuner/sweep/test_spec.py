@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from profiles.records import TrialConfig, TrialResult, TrialState, WorkloadSpec
+from tuner.errors import BadInput
+from tuner.sweep.spec import SweepSpec, excess, parse_spec, read_spec, value_of
+
+
+def test_the_suggested_sweep_has_32_points_and_2_baselines():
+    spec = SweepSpec()
+    points = list(spec.points())
+    assert len(points) == len(set(points)) == 32
+    assert [(b.draft_len, b.beam_width, b.batch_size) for b in spec.baselines()] == [
+        (0, 1, 1),
+        (0, 1, 4),
+    ]
+
+
+def test_without_speculation_the_beam_width_means_nothing():
+    spec = SweepSpec()
+    assert spec.config(beam_width=8, draft_len=0) == spec.config(beam_width=2, draft_len=0)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"space": {"beam_width": [0]}}, r"space.beam_width.0 = 0: .*greater than or equal to 1"),
+        ({"space": {"draft_len": []}}, r"space.draft_len = \[\]: .*at least 1 item"),
+        ({"space": {"batch_size": [4, 4]}}, r"space.batch_size = .*names a value twice"),
+        ({"space": {"quantization": ["int3"]}}, r"space.quantization.0 = 'int3'"),
+        ({"objective": "speed"}, r"objective = 'speed': .*output_tokens_per_s"),
+        ({"limits": {"tpot_ms_p95": -1}}, r"limits.tpot_ms_p95 = -1"),
+        ({"trials": 0}, r"trials = 0"),
+        ({"trails": 5}, r"trails = 5: Extra inputs are not permitted"),
+        ({"workload": {"requests": 0}}, r"workload.requests = 0"),
+    ],
+)
+def test_wrong_fields_are_named_with_their_value(data, message):
+    with pytest.raises(BadInput, match=message):
+        parse_spec(data, "spec.yaml")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadInput, match="does not exist"):
+        read_spec(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(BadInput, match="cannot be read as YAML"):
+        read_spec(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(BadInput, match="must be a mapping"):
+        read_spec(tmp_path / "list.yaml")
+
+
+def test_a_limit_on_what_was_not_measured_is_broken():
+    result = TrialResult(
+        number=0,
+        state=TrialState.COMPLETE,
+        config=TrialConfig(),
+        config_hash="x",
+        workload=WorkloadSpec(),
+        started_at="now",
+    )
+    assert value_of(result, "energy_mj_per_token") is None
+    assert excess(result, {"energy_mj_per_token": 5.0}) == {"energy_mj_per_token": 5.0}
