@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tuner.commands.doctor import doctor
+from tuner.commands.drafter import eval_drafter, train_drafter
 from tuner.commands.run import run
 from tuner.commands.sweep import best, export, resume, status, stop, sweep
 
@@ -16,5 +17,6 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
-for command in (doctor, run, sweep, status, stop, resume, best, export):
+COMMANDS = (doctor, run, sweep, status, stop, resume, best, export, train_drafter, eval_drafter)
+for command in COMMANDS:
     app.command()(command)

@@ -56,7 +56,7 @@ class RedrafterEngine(Engine):
     def support(cls, device: str = "auto") -> Support:
         """Say what this host can run."""
         try:
-            chosen = _pick_device(device)
+            chosen = pick_device(device)
         except BadInput as error:
             return Support(available=False, reason=str(error))
         return Support(
@@ -73,7 +73,7 @@ class RedrafterEngine(Engine):
         """Load what `config` needs that is not loaded yet, and make room for its batch."""
         started = time.perf_counter()
         progress = on_progress or (lambda fraction, text: None)
-        device = _pick_device(config.device)
+        device = pick_device(config.device)
         compute = compute_path(config.quantization or default_precision(device), device)
         self._cache = None
         progress(0.0, f"loading {config.model}")
@@ -221,7 +221,8 @@ def _free_bytes(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def _pick_device(name: str) -> torch.device:
+def pick_device(name: str) -> torch.device:
+    """Return the device called `name`; `auto` is CUDA where torch finds it. Raises BadInput."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":

@@ -1,0 +1,109 @@
+"""Greedy text against transformers' generate: `python -m tests.bench.text_equality [--help]`.
+
+Serves the built-in prompts with every setting and compares token for token. Where a text differs,
+the first difference is judged by the margin between the two best fp32 logits there: in half
+precision a near-tie may fall either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+import torch
+
+from profiles.records import RequestRecord, StepRecord, TrialConfig, WorkloadSpec
+from tuner.engines.base import Request
+from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.models import resolve_model
+from tuner.workloads import HFTokenizer, build_requests, load_workload
+
+SETTINGS = [(1, 0), (1, 1), (1, 4), (2, 3), (4, 4), (8, 5), (16, 5)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch-sizes", default="1,8")
+    options = parser.parse_args()
+    folder = resolve_model("smollm2-135m")
+    spec = WorkloadSpec(requests=options.requests, max_new_tokens=options.max_new_tokens)
+    requests = build_requests(
+        load_workload("builtin"), HFTokenizer(folder), spec, max_prompt_tokens=400
+    ).requests
+    engine = RedrafterEngine()
+    device = engine.support(options.device).device
+    reference = Reference(folder, device, options.precision)
+    expected = reference.generate(requests)
+    print(f"{len(requests)} prompts x {spec.max_new_tokens} tokens, {options.precision}, {device}")
+    print("W  D  batch  equal  acceptance_length  seconds")
+    for batch in map(int, options.batch_sizes.split(",")):
+        for width, length in SETTINGS:
+            config = TrialConfig(
+                quantization=options.precision,
+                device=options.device,
+                beam_width=width,
+                draft_len=length,
+                batch_size=batch,
+            )
+            engine.prepare(config, 400 + spec.max_new_tokens)
+            began = time.perf_counter()
+            records = list(engine.serve(requests))
+            seconds = time.perf_counter() - began
+            answers = {r.id: r.output_token_ids for r in records if isinstance(r, RequestRecord)}
+            steps = [r for r in records if isinstance(r, StepRecord)]
+            committed = [c for s in steps for c in s.committed]
+            equal = sum(answers[r.id] == expected[r.id] for r in requests)
+            rate = sum(committed) / len(committed)
+            print(
+                f"{width:<2} {length}  {batch:<5}  {equal}/{len(requests)}  {rate:.3f}  {seconds:.0f}"
+            )
+            for request in requests:
+                if answers[request.id] != expected[request.id]:
+                    print("   ", json.dumps(reference.difference(request, answers[request.id])))
+
+
+class Reference:
+    """transformers' own greedy decoding, and the margin of a choice."""
+
+    def __init__(self, folder, device: str, precision: str) -> None:
+        from transformers import AutoModelForCausalLM
+
+        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+        load = AutoModelForCausalLM.from_pretrained
+        self.model = load(folder, dtype=dtype).to(device)
+        self.exact = load(folder, dtype=torch.float32).to(device)
+        self.device = device
+        self.texts: dict[str, list[int]] = {}
+
+    @torch.inference_mode()
+    def generate(self, requests: tuple[Request, ...]) -> dict[str, list[int]]:
+        for request in requests:
+            ids = torch.tensor([request.prompt_token_ids], device=self.device)
+            out = self.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=request.max_new_tokens,
+                do_sample=False,
+            )
+            self.texts[request.id] = out[0, ids.shape[1] :].tolist()
+        return self.texts
+
+    @torch.inference_mode()
+    def difference(self, request: Request, answer: list[int]) -> dict[str, object]:
+        theirs = self.texts[request.id]
+        pairs = enumerate(zip(answer, theirs, strict=False))
+        shorter = min(len(answer), len(theirs))
+        position = next((i for i, (a, b) in pairs if a != b), shorter)
+        ids = torch.tensor([[*request.prompt_token_ids, *theirs[:position]]], device=self.device)
+        top = self.exact(ids).logits[0, -1].topk(2)
+        margin = float(top.values[0] - top.values[1])
+        return {"request": request.id, "token": position, "fp32_margin": round(margin, 4)}
+
+
+if __name__ == "__main__":
+    main()
