@@ -59,8 +59,9 @@ def main() -> None:
             committed = [c for s in steps for c in s.committed]
             equal = sum(answers[r.id] == expected[r.id] for r in requests)
             rate = sum(committed) / len(committed)
+            score = f"{equal}/{len(requests)}"
             print(
-                f"{width:<2} {length}  {batch:<5}  {equal}/{len(requests)}  {rate:.3f}  {seconds:.0f}"
+                f"{width:<2} {length}  {batch:<5}  {score}  {rate:.3f}  {seconds:.0f}", flush=True
             )
             for request in requests:
                 if answers[request.id] != expected[request.id]:

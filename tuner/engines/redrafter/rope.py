@@ -34,14 +34,14 @@ def _llama3(frequency: torch.Tensor, rope: RopeConfig) -> torch.Tensor:
 
 
 def rotation_table(rope: RopeConfig, head_dim: int, positions: int) -> torch.Tensor:
-    """Return cos and sin of every position: [positions, 2, head_dim / 2] in fp32."""
+    """Return cos and signed sin of every position for `rotate`: [positions, 2, head_dim], fp32."""
     angle = torch.outer(
         torch.arange(positions, dtype=torch.float32), inverse_frequencies(rope, head_dim)
     )
-    return torch.stack((angle.cos(), angle.sin()), dim=1)
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), dim=1)
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotate heads [T, heads, head_dim] by cos and sin [T, 1, head_dim / 2]."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    """Rotate heads [T, heads, head_dim] by cos and signed sin [T, 1, head_dim]."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
