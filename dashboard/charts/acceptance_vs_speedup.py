@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dashboard.charts.style import GREY, batch_colours, figure, message
+from dashboard.charts.style import GREY, INK, batch_colours, figure, message
 from profiles.records import TrialResult
 
 
@@ -60,7 +60,7 @@ def acceptance_vs_speedup_info(results: Sequence[TrialResult]) -> AcceptanceVsSp
 def acceptance_vs_speedup_figure(info: AcceptanceVsSpeedup) -> go.Figure:
     """Draw the speed-ups with their intervals and name the leader of each axis."""
     if not info.points:
-        return message("No trial has a speed-up yet.")
+        return message("No trial has a speed-up.")
     chart = figure("Acceptance length (tokens per step)", "Speed-up over no speculation")
     for batch, colour in batch_colours(p.batch_size for p in info.points).items():
         series = [p for p in info.points if p.batch_size == batch]
@@ -85,19 +85,20 @@ def acceptance_vs_speedup_figure(info: AcceptanceVsSpeedup) -> go.Figure:
         )
     chart.add_hline(y=1, line={"color": GREY, "dash": "dash", "width": 1.5})
     for point in info.points:
-        text = _leads(point, info)
-        if text:
-            chart.add_annotation(
-                x=point.acceptance_length, y=point.speedup, text=text, ax=-60, ay=-40
-            )
+        if point.number == info.highest_speedup:
+            _ring(chart, point, "highest speed-up", "circle-open")
+        if point.number == info.longest_acceptance:
+            _ring(chart, point, "longest acceptance", "square-open")
     chart.update_yaxes(ticksuffix="x")
     return chart
 
 
-def _leads(point: Point, info: AcceptanceVsSpeedup) -> str:
-    leads = []
-    if point.number == info.highest_speedup:
-        leads.append("highest speed-up")
-    if point.number == info.longest_acceptance:
-        leads.append("longest acceptance")
-    return " and ".join(leads)
+def _ring(chart: go.Figure, point: Point, name: str, symbol: str) -> None:
+    chart.add_scatter(
+        x=[point.acceptance_length],
+        y=[point.speedup],
+        mode="markers",
+        name=f"{name}: trial {point.number}",
+        marker={"size": 20, "symbol": symbol, "color": INK, "line": {"width": 2}},
+        hoverinfo="skip",
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import GREY, PALETTE, figure, message
-from dashboard.charts.trial_axis import trial_labels
+from dashboard.charts.trial_axis import stack_by_trial, trial_labels
 from dashboard.formats import MIB
 from profiles.records import TrialResult
 
@@ -60,6 +60,5 @@ def memory_split_figure(info: MemorySplits) -> go.Figure:
             marker={"color": colour},
             hovertemplate=f"{part}: %{{y:,.0f}} MiB<extra>%{{x}}</extra>",
         )
-    chart.update_layout(barmode="stack", bargap=0.25)
-    chart.update_xaxes(type="category")
+    stack_by_trial(chart, info.labels)
     return chart

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import batch_colours, figure, message
+from dashboard.charts.trial_axis import MOST_TICKS
 from profiles.records import TrialResult
 
 
@@ -53,7 +54,7 @@ def throughput_by_trial_info(results: Sequence[TrialResult]) -> ThroughputByTria
 def throughput_by_trial_figure(info: ThroughputByTrial) -> go.Figure:
     """Draw one series a batch size."""
     if not any(point.tokens_per_s is not None for point in info.points):
-        return message("No trial has been measured yet.")
+        return message("No trial has a measurement.")
     colours = batch_colours(point.batch_size for point in info.points)
     chart = figure("Trial", "Output tokens/s", height=340)
     for batch, colour in colours.items():
@@ -78,6 +79,6 @@ def throughput_by_trial_figure(info: ThroughputByTrial) -> go.Figure:
         )
     numbers = [str(point.number) for point in info.points]
     chart.update_xaxes(type="category", categoryorder="array", categoryarray=numbers)
-    chart.update_xaxes(range=[-0.5, len(numbers) - 0.5])
+    chart.update_xaxes(nticks=MOST_TICKS, range=[-0.5, 1.15 * len(numbers)])  # room for the names
     chart.update_yaxes(rangemode="tozero")
     return chart

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.style import PALETTE, figure, message
-from dashboard.charts.trial_axis import trial_labels
+from dashboard.charts.trial_axis import stack_by_trial, trial_labels
 from profiles.records import TrialResult
 
 PARTS = ("draft", "verify", "accept", "host")
@@ -39,7 +39,7 @@ def time_share_info(results: Sequence[TrialResult]) -> TimeShares:
 def time_share_figure(info: TimeShares) -> go.Figure:
     """Stack the parts."""
     if not info.labels:
-        return message("No trial has been measured yet.")
+        return message("No trial has a measurement.")
     chart = figure("Trial", "Share of step time (%)")
     for part, colour in zip(PARTS, PALETTE, strict=False):
         chart.add_bar(
@@ -52,7 +52,6 @@ def time_share_figure(info: TimeShares) -> go.Figure:
                 f"{part}: %{{y:.1f}} %<br>mean step %{{customdata:.1f}} ms<extra>%{{x}}</extra>"
             ),
         )
-    chart.update_layout(barmode="stack", bargap=0.25)
-    chart.update_xaxes(type="category")
+    stack_by_trial(chart, info.labels)
     chart.update_yaxes(range=[0, 100])
     return chart

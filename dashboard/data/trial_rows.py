@@ -49,6 +49,15 @@ def finished_rows(results: Sequence[TrialResult]) -> list[TrialRow]:
     return [_finished(result) for result in results]
 
 
+def failures(results: Sequence[TrialResult]) -> dict[str, list[int]]:
+    """Every reason for which trials failed, in full, with their numbers."""
+    reasons: dict[str, list[int]] = {}
+    for result in results:
+        if result.error:
+            reasons.setdefault(result.error, []).append(result.number)
+    return reasons
+
+
 def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
     """The rows as a frame, its columns there even without rows."""
     return pd.DataFrame([asdict(row) for row in rows], columns=[f.name for f in fields(TrialRow)])

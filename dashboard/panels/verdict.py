@@ -13,9 +13,9 @@ from profiles.store import RunFolder
 from tuner.verdict import Verdict
 
 
-def verdict_of(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
-    """Draw the sentence with what it rests on, and return the verdict."""
-    verdict = _judge(str(run.path), len(results), run, results)
+def show_verdict(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
+    """Draw the sentence with what it rests on, and return it."""
+    verdict = judge_once(run, results)
     with st.container(border=True):
         st.markdown(f"#### {verdict.verdict}")
         rest = f"Objective: {OBJECTIVES[verdict.objective]}. {verdict.finished} configs finished, "
@@ -26,7 +26,17 @@ def verdict_of(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
     return verdict
 
 
+def judge_once(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
+    """Judge, unless the same trials were judged before; the bootstrap takes a moment."""
+    seen = tuple((result.number, result.state.value) for result in results)
+    return _judge(str(run.path), seen, run, results)
+
+
 @st.cache_data(show_spinner=False, max_entries=32)
-def _judge(path: str, finished: int, _run: RunFolder, _results: Sequence[TrialResult]) -> Verdict:
-    """Judge once for every number of finished trials; the bootstrap takes a moment."""
+def _judge(
+    path: str,
+    seen: tuple[tuple[int, str], ...],
+    _run: RunFolder,
+    _results: Sequence[TrialResult],
+) -> Verdict:
     return judged(_run, _results)

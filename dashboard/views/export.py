@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.data.judged import judged
 from dashboard.data.trial_facts import evidence
 from dashboard.data.trial_rows import note_of
 from dashboard.panels.chooser import page_header, trial_of_url, trial_select
 from dashboard.panels.fact_table import fact_table
 from dashboard.panels.text_check import text_check
+from dashboard.panels.verdict import judge_once
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 from tuner.export import EXPORTERS, render
@@ -64,17 +64,17 @@ def page() -> None:
             icon=":material/monitoring:",
         )
         return
-    best = judged(run, results).best
+    best = judge_once(run, results).best
     chosen = trial_of_url(measured, measured[0].number if best is None else best)
     trial_select("Config", measured, chosen)
     standing(chosen, best)
+    text_check(chosen)
     left, right = st.columns([3, 2], gap="large")
     with left:
         files(run, chosen)
     with right:
         st.subheader("Evidence", anchor=False)
         fact_table(evidence(run.record(), chosen), alt="What the config rests on")
-        text_check(chosen)
 
 
 page()

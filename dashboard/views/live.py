@@ -10,7 +10,7 @@ from dashboard.charts.throughput_by_trial import (
     throughput_by_trial_figure,
     throughput_by_trial_info,
 )
-from dashboard.data.trial_rows import trial_rows
+from dashboard.data.trial_rows import failures, trial_rows
 from dashboard.panels.chooser import page_header
 from dashboard.panels.status_strip import state_now, status_strip
 from dashboard.panels.trial_table import trial_table
@@ -34,6 +34,8 @@ def trials(run: RunFolder) -> None:
         alt="Output tokens per second of every trial, baselines as lines",
     )
     trial_table(rows, key=f"live_trials_{run.run_id}")
+    for reason, numbers in failures(results).items():
+        st.error(f"Trial {', '.join(map(str, numbers))} failed: {reason}")
 
 
 def telemetry(run: RunFolder) -> None:

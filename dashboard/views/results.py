@@ -20,9 +20,10 @@ from dashboard.charts.time_share import time_share_figure, time_share_info
 from dashboard.data.trial_rows import finished_rows
 from dashboard.panels.chooser import page_header, trial_of_url, trial_select
 from dashboard.panels.kpis import kpis
+from dashboard.panels.text_check import text_check
 from dashboard.panels.trial_detail import trial_detail
 from dashboard.panels.trial_table import selectable_trial_table
-from dashboard.panels.verdict import verdict_of
+from dashboard.panels.verdict import show_verdict
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 
@@ -89,10 +90,11 @@ def page() -> None:
             icon=":material/monitoring:",
         )
         return
-    verdict = verdict_of(run, results)
+    verdict = show_verdict(run, results)
     by_number = {result.number: result for result in results}
     if verdict.best is not None:
         kpis(by_number[verdict.best])
+        text_check(by_number[verdict.best])
     charts(results, verdict.best)
     detail(run, results, verdict.best)
 

@@ -106,6 +106,7 @@ def test_live_lists_every_trial_with_its_reason(open_page, store):
     table = at.dataframe[0].value
     assert list(table["trial"]) == [0, 1, 2, 3]
     assert list(table["note"])[2:] == ["no room", "tpot_ms_p95 breaks its limit 5"]
+    assert at.error[0].value == "Trial 2 failed: no room"
 
 
 def test_results_say_the_verdict_first_and_the_headline_numbers(open_page, store):

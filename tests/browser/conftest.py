@@ -47,7 +47,10 @@ def server(store) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(10)  # NOTE: with its pipe closed too early it never ends
+            try:
+                process.wait(10)  # NOTE: with its pipe closed too early it never ends
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _until_it_answers(output: TextIO) -> Iterator[str]:

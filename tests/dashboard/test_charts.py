@@ -71,10 +71,10 @@ def test_acceptance_vs_speedup_names_a_leader_on_each_axis():
     assert (info.longest_acceptance, info.highest_speedup) == (2, 4)
     assert info.points[0].low == pytest.approx(0.8)
     chart = acceptance_vs_speedup.acceptance_vs_speedup_figure(info)
-    assert {note.text for note in chart.layout.annotations} == {
-        "longest acceptance",
-        "highest speed-up",
-    }
+    assert [trace.name for trace in chart.data][2:] == [
+        "longest acceptance: trial 2",
+        "highest speed-up: trial 4",
+    ]
 
 
 def test_time_shares_are_percent_and_sum_to_100():
