@@ -104,8 +104,8 @@ class DecodeLoop:
         clock.mark("verify")
         accepted = accept(tree, verified.tree_choice)
         self._keep_accepted(accepted)
-        lengths, tokens, firsts = self._read_back(accepted, verified.prompt_choice)
         clock.mark("accept")
+        lengths, tokens, firsts = self._read_back(accepted, verified.prompt_choice)
         phase_ms = clock.durations_ms()
         record = StepRecord(
             index=self.steps,
