@@ -7,7 +7,7 @@ equal length need no attention mask; others work too, more slowly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -93,8 +93,8 @@ class BatchCache:
 
 
 @torch.no_grad()
-def decode(model: Llama, prompts: Sequence[Sequence[int]], how: Decoding) -> list[list[int]]:
-    """Return the continuation of every prompt, ending with its stop token if one came."""
+def decode(model: Llama, prompts: Sequence[Sequence[int]], how: Decoding) -> Tensor:
+    """Return the continuations [B, max_new_tokens] int32, -1 after the end (the stop token)."""
     device = model.norm.weight.device
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     cache = BatchCache(model, lengths.to(device), int(lengths.max()) + how.max_new_tokens)
@@ -119,7 +119,8 @@ def decode(model: Llama, prompts: Sequence[Sequence[int]], how: Decoding) -> lis
         cache.begin_step()
         hidden, _ = model(token, cache.length - 1, cache.attend)
         logits = F.linear(hidden.float(), head)
-    return [_cut(row, how.stop_token_ids) for row in out.tolist()]
+    is_stop = torch.isin(out, stops)
+    return out.masked_fill(is_stop.cumsum(1) - is_stop.long() > 0, -1)
 
 
 class _Picker:
@@ -158,15 +159,3 @@ def _prefill(model: Llama, prompts: Sequence[Sequence[int]], cache: BatchCache) 
         hidden = hidden.view(*tokens.shape, -1)[torch.arange(len(tokens), device=device), ends]
         last.append(F.linear(hidden.float(), model.lm_head.weight.float()))
     return torch.cat(last)
-
-
-def _cut(tokens: list[int], stops: Collection[int]) -> list[int]:
-    """Return `tokens` up to and including the first stop token, without padding."""
-    kept = []
-    for token in tokens:
-        if token < 0:
-            break
-        kept.append(token)
-        if token in stops:
-            break
-    return kept

@@ -19,6 +19,8 @@ def load_frozen(model_dir: Path, device: torch.device, positions: int) -> Llama:
     if device.type == "cuda":
         # NOTE: products of bf16 values are exact in TF32; only the fp32 logits are affected.
         torch.set_float32_matmul_precision("high")
+        # NOTE: cuDNN's attention plans anew for every shape, and here shapes never repeat.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     model = load_llama(model_dir)
     if positions > model.config.max_position:
         raise BadInput(
@@ -50,8 +52,6 @@ def read_rows(
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, rows: int) -> Tensor:
     """Attend within each of `rows` rows of equal length: [T, heads, dim] -> [T, heads, dim]."""
-    heads = [x.unflatten(0, (rows, -1)).transpose(1, 2) for x in (q, k, v)]
-    out = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+    q, k, v = (x.unflatten(0, (rows, -1)).transpose(1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
     return out.transpose(1, 2).flatten(0, 1)
-
-

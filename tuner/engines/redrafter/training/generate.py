@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from profiles.statistics import repeats_itself
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen
-from tuner.engines.redrafter.training.openings import DOCSTRING_END, Opening, draw_openings
+from tuner.engines.redrafter.training.openings import DOCSTRING_END, draw_openings
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.errors import BadInput
 from tuner.workloads.tokenizer import HFTokenizer
@@ -28,6 +30,9 @@ OnProgress = Callable[[float, str], None]
 _MARK = "\x00"
 _TURN_TIME_SHARE = 0.25
 _REPEATERS_KEPT = 0.1
+
+Pair = tuple[list[int], NDArray[np.int32]]
+"""A prompt and its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +47,23 @@ class GenerateSpec:
     turn_temperature: float = 0.9
     sampled_share: float = 0.25  # further answers at `answer_temperature`, of all answers
     answer_temperature: float = 0.8
-    batch_size: int = 64
+    batch_size: int | None = None  # None: 2048 on a GPU (22 GB at this model's size), else 64
     max_seconds: float = float("inf")
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("prompts", "max_turn_tokens", "max_new_tokens", "batch_size", "max_seconds"):
-            if getattr(self, name) <= 0:
-                raise BadInput(name, getattr(self, name), "must be positive")
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise BadInput(name, value, "must be positive")
         if not 0 <= self.sampled_share < 1:
             raise BadInput("sampled_share", self.sampled_share, "must be in [0, 1)")
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows decoded together."""
+        return self.batch_size or (64 if self.device == "cpu" else 2048)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,9 @@ class GenerateReport:
     answer_seconds: float
 
 
-def generate_answers(spec: GenerateSpec, on_progress: OnProgress = lambda f, t: None) -> GenerateReport:
+def generate_answers(
+    spec: GenerateSpec, on_progress: OnProgress = lambda f, t: None
+) -> GenerateReport:
     """Write `spec.out`.
 
     Raises:
@@ -80,15 +93,14 @@ def generate_answers(spec: GenerateSpec, on_progress: OnProgress = lambda f, t: 
     if not prompts:
         raise BadInput("prompts", spec.prompts, "no user turn came to an end; ask for more")
     turned = time.monotonic()
-    pairs = list(_answer(model, frame, prompts, spec, spec.max_seconds + began, on_progress))
-    chance = random.Random(spec.seed)
-    kept = [p for p in pairs if not repeats_itself(p[1]) or chance.random() < _REPEATERS_KEPT]
-    rows = AnswerRows.join([p[0] for p in kept], [p[1] for p in kept])
+    answered = list(_answer(model, frame, prompts, spec, spec.max_seconds + began, on_progress))
+    kept = [pair for pairs, _ in answered for pair in pairs]
+    rows = AnswerRows.join(kept)
     rows.save(spec.out)
     return GenerateReport(
         rows=len(rows),
         answer_tokens=rows.answer_tokens,
-        repeaters_dropped=len(pairs) - len(kept),
+        repeaters_dropped=sum(dropped for _, dropped in answered),
         turn_seconds=turned - began,
         answer_seconds=time.monotonic() - turned,
     )
@@ -109,6 +121,11 @@ class ChatFrame:
         self.decode = tokenizer.decode
         self.stops = tokenizer.stop_token_ids
 
+    def close(self, turn: NDArray[np.int32]) -> list[int]:
+        """Return a sampled turn without its stop token, or after a docstring with a newline."""
+        tokens: list[int] = turn.tolist()
+        return tokens[:-1] if tokens[-1] in self.stops else tokens + self.newline
+
     def docstring_ends(self, vocab_size: int) -> frozenset[int]:
         """Tokens that close a Python docstring."""
         ids = range(vocab_size)
@@ -122,8 +139,8 @@ def _invent_turns(
     openings = draw_openings(spec.prompts, spec.seed)
     deadline = time.monotonic() + _TURN_TIME_SHARE * spec.max_seconds
     quotes = frame.docstring_ends(model.config.vocab_size)
-    turns = [frame.encode(o.text) for o in openings if o.complete]
-    for stub in (False, True):
+    turns = [frame.encode(opening.text) for opening in openings if opening.complete]
+    for stub in (True, False):
         begun = [frame.encode(o.text) for o in openings if not o.complete and o.is_stub == stub]
         stops = frame.stops | quotes if stub else frame.stops
         for number, batch in enumerate(_batches(begun, spec)):
@@ -133,13 +150,12 @@ def _invent_turns(
             how = Decoding(
                 spec.max_turn_tokens, stops, spec.turn_temperature, spec.seed + 2 * number + stub
             )
-            ends = decode(model, [frame.before + begun[i] for i in batch], how)
+            ends = _trimmed(decode(model, [frame.before + begun[i] for i in batch], how))
             turns += [
-                begun[i] + (end[:-1] if end[-1] in frame.stops else end + frame.newline)
+                begun[i] + frame.close(end)
                 for i, end in zip(batch, ends, strict=True)
                 if end[-1] in stops
             ]
-    random.Random(spec.seed).shuffle(turns)
     unique = {tuple(turn) for turn in turns if len(turn) >= 3}
     return [frame.before + list(turn) + frame.after for turn in sorted(unique)]
 
@@ -151,22 +167,52 @@ def _answer(
     spec: GenerateSpec,
     deadline: float,
     on_progress: OnProgress,
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield prompts with their answers until all are done or time is up."""
+) -> Iterator[tuple[list[Pair], int]]:
+    """Yield answered prompts and how many were dropped, until all are done or time is up."""
     again = spec.sampled_share / (1 - spec.sampled_share)
     for number, batch in enumerate(_batches(prompts, spec)):
         if time.monotonic() > deadline:
             return
-        on_progress(number * spec.batch_size / len(prompts), "answering")
+        on_progress(number * spec.rows_at_once / len(prompts), "answering")
         chosen = [prompts[i] for i in batch]
-        greedy = Decoding(spec.max_new_tokens, frame.stops)
-        yield from zip(chosen, decode(model, chosen, greedy), strict=True)
+        yield _kept(chosen, decode(model, chosen, Decoding(spec.max_new_tokens, frame.stops)))
         some = chosen[: round(again * len(chosen))]
         if some:
             how = Decoding(
                 spec.max_new_tokens, frame.stops, spec.answer_temperature, spec.seed + number
             )
-            yield from zip(some, decode(model, some, how), strict=True)
+            yield _kept(some, decode(model, some, how))
+
+
+def _kept(prompts: list[list[int]], answers: Tensor) -> tuple[list[Pair], int]:
+    """Pair prompts with answers, nine in ten of those that repeat themselves left out."""
+    drop = repeating_rows(answers)
+    drop &= torch.rand(len(drop)).to(drop.device) > _REPEATERS_KEPT
+    dropped = drop.tolist()
+    pairs = zip(prompts, _trimmed(answers), strict=True)
+    return [pair for pair, out in zip(pairs, dropped, strict=True) if not out], sum(dropped)
+
+
+def repeating_rows(answers: Tensor, n: int = 8, threshold: float = 0.5) -> Tensor:
+    """Say for each row [B, L] (-1 after the end) what `profiles.statistics.repeats_itself` says.
+
+    n-grams are told apart by a 64-bit hash.
+    """
+    if answers.shape[1] < n:
+        return torch.zeros(len(answers), dtype=torch.bool, device=answers.device)
+    windows = answers.long().unfold(1, n, 1)
+    powers = torch.tensor([pow(6364136223846793005, k, 2**63) for k in range(1, n + 1)])
+    hashed = (windows * powers.to(answers.device)).sum(-1)
+    inside = windows[..., -1] >= 0
+    slot = torch.arange(hashed.shape[1], device=answers.device)
+    ordered = torch.where(inside, hashed.abs(), -1 - slot).sort(1).values
+    repeats = (ordered[:, 1:] == ordered[:, :-1]).sum(1)
+    return repeats > threshold * inside.sum(1)
+
+
+def _trimmed(answers: Tensor) -> list[NDArray[np.int32]]:
+    table = answers.cpu().numpy()
+    return [row[:end] for row, end in zip(table, (table >= 0).sum(1), strict=True)]
 
 
 def _batches(prompts: Sequence[list[int]], spec: GenerateSpec) -> list[list[int]]:
@@ -174,6 +220,7 @@ def _batches(prompts: Sequence[list[int]], spec: GenerateSpec) -> list[list[int]
     order = list(range(len(prompts)))
     random.Random(spec.seed).shuffle(order)
     order.sort(key=lambda i: len(prompts[i]))
-    batches = [order[i : i + spec.batch_size] for i in range(0, len(order), spec.batch_size)]
+    size = spec.rows_at_once
+    batches = [order[i : i + size] for i in range(0, len(order), size)]
     random.Random(spec.seed).shuffle(batches)
     return batches

@@ -57,6 +57,7 @@ def _draw(category: str, table: dict[str, Any], chance: random.Random) -> Openin
             held[name] = str(chance.choice(table["words"][slot.group(1)]))
         return held[name]
 
-    text = _SLOT.sub(fill, template)
+    # NOTE: a trailing space would be a token of its own, which no text continues.
+    text = _SLOT.sub(fill, template).rstrip(" ")
     finished = text.rstrip().endswith(("?", ".")) and category not in ("stub", "word_problem")
     return Opening(category, text, finished and chance.random() < _ALONE)

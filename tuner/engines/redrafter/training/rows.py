@@ -27,13 +27,12 @@ class AnswerRows:
     prompt_tokens: Tensor  # int64
 
     @classmethod
-    def join(cls, prompts: Sequence[list[int]], answers: Sequence[list[int]]) -> AnswerRows:
+    def join(cls, pairs: Sequence[tuple[list[int], NDArray[np.int32]]]) -> AnswerRows:
         """Lay prompts and their answers out flat."""
-        rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-        lengths = torch.tensor([0, *map(len, rows)])
-        flat = np.fromiter((t for row in rows for t in row), dtype=np.int32)
-        starts = torch.tensor([len(prompt) for prompt in prompts])
-        return cls(torch.from_numpy(flat), lengths.cumsum(0), starts)
+        parts = [np.asarray(part, dtype=np.int32) for pair in pairs for part in pair]
+        lengths = torch.tensor([0, *(len(prompt) + len(answer) for prompt, answer in pairs)])
+        starts = torch.tensor([len(prompt) for prompt, _ in pairs])
+        return cls(torch.from_numpy(np.concatenate(parts)), lengths.cumsum(0), starts)
 
     @classmethod
     def load(cls, path: Path) -> AnswerRows:
