@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-st.set_page_config(page_title="ReDrafter tuner", page_icon=":material/speed:", layout="wide")
+ICON = str(Path(__file__).parent / "icon.svg")  # NOTE: a :material: icon is fetched from afar
+
+st.set_page_config(page_title="ReDrafter tuner", page_icon=ICON, layout="wide")
 st.html("<style>[data-testid=stMainBlockContainer] {padding: 4.5rem 3rem 2rem}</style>")
 page = st.navigation(
     [

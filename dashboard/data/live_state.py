@@ -79,7 +79,7 @@ def live_state(
     if state == "running" and run.stop_requested():
         state = "stopping"
     unfinished = state in UNFINISHED
-    end = now if unfinished or status is None else datetime.fromisoformat(status.updated_at)
+    ended = datetime.fromisoformat(status.updated_at) if status else begun
     planned = status.trials_planned if status else None
     return LiveState(
         state=state,
@@ -87,7 +87,7 @@ def live_state(
         message=status.message if status else "",
         done=len(results),
         planned=planned,
-        elapsed_s=max(0.0, (end - begun).total_seconds()),
+        elapsed_s=max(0.0, ((now if unfinished else ended) - begun).total_seconds()),
         left_s=_left(results, planned) if unfinished else None,
     )
 

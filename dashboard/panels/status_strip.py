@@ -13,6 +13,7 @@ from profiles.store import RunFolder
 from tuner.errors import BadInput
 from tuner.launch import resume_sweep, stop_sweep
 
+LAST_LINES = 15
 _RESUMED_AT = "resumed_at"
 
 
@@ -85,8 +86,9 @@ def _resume(run_id: str) -> None:
 
 def _log(run: RunFolder, state: LiveState) -> None:
     """Show the end of the coordinator's output when it broke."""
+    if state.state not in ("failed", "never started"):
+        return
+    st.error("The sweep ended with an error. Its last words are below; Resume tries again.")
     path = run.path / "coordinator.log"
-    if state.state in ("failed", "never started") and path.is_file():
-        st.error("The sweep ended with an error. Its last words are below; Resume tries again.")
-        lines = path.read_text(errors="replace").splitlines()[-15:]
-        st.code("\n".join(lines) or "(it wrote nothing)", language=None)
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    st.code("\n".join(lines[-LAST_LINES:]) or "(it wrote nothing)", language=None)

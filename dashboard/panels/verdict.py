@@ -21,7 +21,7 @@ def show_verdict(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
         rest = f"Objective: {OBJECTIVES[verdict.objective]}. {verdict.finished} configs finished, "
         rest += f"{verdict.feasible} of them measured and within the limits."
         if run.observed_state() in UNFINISHED:
-            rest += " The run still goes on: the verdict may change."
+            rest += " The run still goes on: reload the page for newer trials."
         st.caption(rest)
     return verdict
 

@@ -15,21 +15,24 @@ CHOICES = ("builtin", *(f"builtin:{category}" for category in BUILTIN_CATEGORIES
 
 def choose_workload() -> str:
     """Draw the workload chooser with its preview and return the choice."""
-    workload = st.selectbox(
+    choice = st.selectbox(
         "Workload",
         CHOICES,
         accept_new_options=True,
         help="The prompts that every trial serves. Choose the built-in prompts or one category of "
         "them, or type the path of your own file on this host (JSON Lines, ShareGPT, a trace).",
+        required=True,
         key="workload",
         persist_state="session",
     )
-    with st.expander("Preview of the workload"):
-        try:
-            _preview(load_workload(workload or ""))
-        except BadInput as error:
-            show_bad_input(error)
-    return workload or ""
+    try:
+        workload = load_workload(choice)
+    except BadInput as error:
+        show_bad_input(error)
+    else:
+        with st.expander("Preview of the workload"):
+            _preview(workload)
+    return choice
 
 
 def _preview(workload: Workload) -> None:

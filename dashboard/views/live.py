@@ -26,7 +26,7 @@ def trials(run: RunFolder) -> None:
     state = state_now(run, results)
     rows = trial_rows(run, results, state.unfinished)
     if not rows:
-        st.info("No trial has begun yet. The first ones measure no speculation.")
+        st.info("No trial has begun. The first ones measure no speculation, the baseline.")
         return
     show(
         throughput_by_trial_figure(throughput_by_trial_info(results)),

@@ -50,7 +50,7 @@ def test_a_run_of_another_version(open_page, store, page):
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        ("live", "No trial has begun yet"),
+        ("live", "No trial has begun"),
         ("results", "Nothing has been measured in this run yet"),
         ("export", "there is nothing to export"),
     ],
