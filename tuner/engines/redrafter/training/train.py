@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import save_drafter
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.batch import Batch, BatchReader
-from tuner.engines.redrafter.training.forward import load_frozen, read_rows
-from tuner.engines.redrafter.training.loss import distillation_loss, mixed_targets
+from tuner.engines.redrafter.training.batch import BatchReader
+from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.rows import AnswerRows
+from tuner.engines.redrafter.training.step import train_step
 from tuner.errors import BadInput
 
 
@@ -187,7 +186,7 @@ def _run(
         fraction = max(step / spec.max_steps, (time.monotonic() - began) / spec.max_seconds)
         for group in optimizer.param_groups:
             group["lr"] = spec.learning_rate * _rate(step, fraction, spec)
-        loss, by_draft = train_step(base, drafter, batch, spec)
+        loss, by_draft = train_step(base, drafter, batch, spec.soft_share, spec.horizon_decay)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
         optimizer.step()
@@ -211,55 +210,3 @@ def _rate(step: int, fraction: float, spec: TrainSpec) -> float:
     """Linear warm-up, then cosine to 2 % of the peak."""
     warm = min(1.0, step / max(1, spec.warmup_steps))
     return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(fraction, 1.0))) / 2)
-
-
-def train_step(
-    base: Llama, drafter: Drafter, batch: Batch, spec: TrainSpec
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of a batch and its mean by drafted position [draft_len] (no gradient)."""
-    with torch.no_grad():
-        hidden, context = read_rows(base, batch.tokens, drafter.config.context_layers)
-        hidden, context = hidden.flatten(0, 1), context.flatten(0, 1)
-        head = base.lm_head.weight[drafter.draft_vocab].float()
-        targets = mixed_targets(hidden.float() @ head.T, spec.soft_share).to(hidden.dtype)
-        weights = _weights(drafter, batch, spec)
-    flat = batch.tokens.flatten()
-    with torch.autocast(flat.device.type, dtype=torch.bfloat16, enabled=flat.is_cuda):
-        exits = unroll(base, drafter, context, flat, batch.positions, spec.draft_len)
-    rows = torch.cat([batch.positions + k for k in range(1, spec.draft_len + 1)])
-    loss, each = distillation_loss(
-        exits, drafter.head.weight, targets, rows.clamp_(max=len(flat) - 1), weights.flatten()
-    )
-    means = (each.view_as(weights) * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
-    return loss, means
-
-
-def unroll(
-    base: Llama, drafter: Drafter, context: Tensor, flat: Tensor, positions: Tensor, draft_len: int
-) -> Tensor:
-    """Run the drafter from every one of `positions` [P]; return [draft_len * P, exit_dim]."""
-    embedded = base.embed_tokens(flat)
-    p, d = drafter.start(context[positions], embedded[positions + 1])
-    state = torch.zeros_like(d)
-    exits = []
-    for k in range(1, draft_len + 1):
-        # Past a row's end the token does not matter: such places weigh nothing.
-        fed = (positions + k).clamp(max=len(flat) - 1)
-        state = drafter.next_state(embedded[fed], state, d)
-        exits.append(drafter.exit(p, state))
-    return torch.cat(exits)
-
-
-def _weights(drafter: Drafter, batch: Batch, spec: TrainSpec) -> Tensor:
-    """Weights [draft_len, P] summing to 1: zero past the answer and outside the vocabulary."""
-    flat = batch.tokens.flatten()
-    known = torch.zeros(drafter.config.vocab_size, dtype=torch.bool, device=flat.device)
-    known[drafter.draft_vocab] = True
-    weights = []
-    for k in range(1, spec.draft_len + 1):
-        target = batch.positions + 1 + k
-        inside = target <= batch.last
-        usable = inside & known[flat[target.clamp(max=len(flat) - 1)]]
-        weights.append(usable.float() * spec.horizon_decay ** (k - 1))
-    stacked = torch.stack(weights)
-    return stacked / stacked.sum().clamp(min=1e-9)
