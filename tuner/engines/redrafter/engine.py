@@ -75,6 +75,8 @@ class RedrafterEngine(Engine):
         progress = on_progress or (lambda fraction, text: None)
         device = pick_device(config.device)
         compute = compute_path(config.quantization or default_precision(device), device)
+        # NOTE: cuDNN's attention plans anew for every context length, at tens of milliseconds.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         self._cache = None
         progress(0.0, f"loading {config.model}")
         model = self._load_model(config.model, compute)
