@@ -18,8 +18,10 @@ def show_verdict(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
     verdict = judge_once(run, results)
     with st.container(border=True):
         st.markdown(f"#### {verdict.verdict}")
-        rest = f"Objective: {OBJECTIVES[verdict.objective]}. {verdict.finished} configs finished, "
-        rest += f"{verdict.feasible} of them measured and within the limits."
+        rest = (
+            f"Objective: {OBJECTIVES[verdict.objective]}. Configs finished: {verdict.finished}; "
+            f"measured and within the limits: {verdict.feasible}."
+        )
         if run.observed_state() in UNFINISHED:
             rest += " The run still goes on: reload the page for newer trials."
         st.caption(rest)
