@@ -53,11 +53,11 @@ def _fraction(state: LiveState) -> float:
 def _buttons(run: RunFolder, state: LiveState) -> None:
     if state.unfinished:
         if st.button(
-            "Stop",
+            "Stop sweep",
             icon=":material/stop:",
             disabled=not state.can_stop,
             width="stretch",
-            help="Stops after the trial in progress. What is finished stays; Resume goes on.",
+            help="Stops after the trial in progress. What is finished stays; resuming goes on.",
         ):
             stop_sweep(run.run_id)
             st.rerun()
@@ -69,7 +69,7 @@ def _buttons(run: RunFolder, state: LiveState) -> None:
             query_params={"run": run.run_id},
         )
     elif state.can_resume and st.button(
-        "Resume", icon=":material/play_arrow:", type="primary", width="stretch"
+        "Resume sweep", icon=":material/play_arrow:", type="primary", width="stretch"
     ):
         _resume(run.run_id)
 
@@ -88,7 +88,7 @@ def _log(run: RunFolder, state: LiveState) -> None:
     """Show the end of the coordinator's output when it broke."""
     if state.state not in ("failed", "never started"):
         return
-    st.error("The sweep ended with an error. Its last words are below; Resume tries again.")
+    st.error("The sweep ended with an error. Its last words are below; resuming tries again.")
     path = run.path / "coordinator.log"
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     st.code("\n".join(lines[-LAST_LINES:]) or "(it wrote nothing)", language=None)

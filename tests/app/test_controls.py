@@ -68,16 +68,16 @@ def test_an_active_sweep_is_linked_and_no_second_can_start(open_page, store):
 def test_stop_asks_the_run_to_stop(open_page, store):
     run = make_run(store, trial(0), state="running")
     at = open_page("live")
-    button(at, "Stop").click().run()
+    button(at, "Stop sweep").click().run()
     assert run.stop_requested()
     assert at.metric[0].value == "Stopping after this trial"
-    assert button(at, "Stop").disabled
+    assert button(at, "Stop sweep").disabled
 
 
 def test_resume_starts_the_run_again(open_page, store, launched):
     run = make_run(store, trial(0), state="stopped")
     at = open_page("live")
-    button(at, "Resume").click().run()
+    button(at, "Resume sweep").click().run()
     assert [each.run_id for each in launched] == [run.run_id]
     assert at.metric[0].value == "Starting"
 
@@ -86,7 +86,7 @@ def test_resume_that_is_refused_says_why(open_page, store, launched):
     make_run(store, state="running", run_id="sweep-2")
     make_run(store, state="stopped", run_id="sweep-1")
     at = open_page("live", run="sweep-1")
-    button(at, "Resume").click().run()
+    button(at, "Resume sweep").click().run()
     assert not launched
     assert "sweep-2" in at.error[0].value
 

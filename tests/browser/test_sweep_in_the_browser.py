@@ -49,10 +49,10 @@ def test_start_watch_stop_export(page, sweeps, foreign_requests, tmp_path):
     assert f"run={run.run_id}" in page.url
     _first_row(page, expect)
 
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop sweep").click()
     expect(page.get_by_text("Stopping after this trial")).to_be_visible()
     expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
-    expect(page.get_by_role("button", name="Resume")).to_be_enabled()
+    expect(page.get_by_role("button", name="Resume sweep")).to_be_enabled()
     assert run.observed_state() == "stopped"
 
     page.get_by_role("link", name="Export").click()
