@@ -4,7 +4,8 @@
     |-- StorageError        a file could not be written: names the path and the remedy
     |-- RunExists           the run id is taken
     |-- UnknownRun          no run has this id (also a KeyError): lists near names
-    `-- DamagedRun          run.json is missing, torn or of another schema
+    |-- DamagedRun          run.json is missing, torn or of another schema
+    `-- UnreadableProfile   an imported file is no profile, or too damaged: names the remedy
 
 Impossible measurements raise plain `ValueError`s that name the value.
 """
@@ -58,3 +59,13 @@ class DamagedRun(ProfilesError):
         super().__init__(f"{path} cannot be read: {reason}")
         self.path = path
         self.reason = reason
+
+
+class UnreadableProfile(ProfilesError):
+    """An imported file gives nothing; `path`, `reason` and `remedy` say why and what to do."""
+
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        super().__init__(f"{path.name}: {reason}. {remedy}")
+        self.path = path
+        self.reason = reason
+        self.remedy = remedy
