@@ -34,5 +34,5 @@ def read_capture(
     file_format = detect(path)
     reading = Reading(path, max_rows=max_rows, progress=progress)
     _READERS[file_format](reading)
-    progress("totals", 0.9)
+    progress("totals", 0.0)
     return summarise(reading, file_format)

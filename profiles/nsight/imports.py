@@ -32,13 +32,13 @@ def write_import(imports_dir: Path, file: Path, progress: Progress = no_progress
     folder = imports_dir / _sha256(file)
     make_folder(folder)
     for name in SCHEMAS:
+        progress(f"writing {name}", 0.0)
         path = folder / f"{name}.parquet"
         if name in capture.tables:
             write_table(path, capture.tables[name])
         else:
             path.unlink(missing_ok=True)
     write_record(folder / "summary.json", capture.summary)
-    progress("done", 1.0)
     return folder
 
 

@@ -104,4 +104,4 @@ def _scaled(
     impossible = is_percent[codes] & ((value < 0) | (value > _PERCENT_LIMIT))
     if impossible.any():
         reading.problem(f"GPU metrics: {int(impossible.sum())} percentages outside 0 to 100")
-    return pa.array(value, FLOAT, mask=impossible | np.isnan(value))
+    return pa.array(value, FLOAT, mask=impossible | ~np.isfinite(value))

@@ -35,12 +35,9 @@ def read_export(reading: Reading, exported: Path) -> None:
         gpus = read_target(source, reading)
         strings = Strings(source, reading)
         GpuWork(source, reading, strings, gpus).read()
-        reading.progress("API calls", 0.3)
         read_api_calls(source, reading, strings)
-        reading.progress("NVTX ranges", 0.4)
         read_ranges(source, reading, strings)
         read_diagnostics(source, reading)
-        reading.progress("GPU metrics", 0.5)
         read_gpu_metrics(source, reading)
     _explain(reading)
 

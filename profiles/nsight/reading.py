@@ -15,7 +15,7 @@ from profiles.nsight.summary import GpuDescription, Level, Note
 MAX_ROWS = 5_000_000  # of one table; more are left out with a note
 MAX_NOTES = 100
 
-Progress = Callable[[str, float], None]  # what is being read, and the share done, 0 to 1
+Progress = Callable[[str, float], None]  # what is being read, and the share of it done, 0 to 1
 
 
 def no_progress(_what: str, _share: float) -> None:

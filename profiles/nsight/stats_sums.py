@@ -42,6 +42,10 @@ def _statistics(reading: Reading, table: StatsTable, count: str, what: str) -> d
     disagreeing = sum(_disagrees(*row) for row in rows)
     if disagreeing:
         reading.problem(f"{what}: in {disagreeing} rows the total is not count times mean")
+    shares = [share for share in table.numbers("time") if share is not None]
+    # NOTE shares are rounded to a tenth, so that many small ones can lose a lot together.
+    if shares and abs(sum(shares) - 100) > 0.5 + 0.05 * len(shares):
+        reading.problem(f"{what}: the shares add up to {sum(shares):.1f} %, rows are missing")
     unknown = sum(value is None for value in columns["total_ns"])
     if unknown:
         reading.problem(f"{what}: {unknown} rows without a total time")

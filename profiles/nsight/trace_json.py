@@ -73,7 +73,7 @@ class TraceJson:
                 yield event
             count += 1
             if count % _EVERY == 0:
-                self._reading.progress("events", 0.9 * at / len(text))
+                self._reading.progress("events", at / len(text))
             at = self._skip(at)
         if skipped:
             self._reading.problem(f"{skipped} damaged events were left out")
