@@ -224,6 +224,13 @@ class TrialState(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class TrialProgress(Record):
+    """`trials/<n>/progress.json`: how far a trial has come, for those who watch."""
+
+    fraction: Annotated[float, Field(ge=0.0, le=1.0)]
+    doing: str
+
+
 class TrialResult(Record):
     """`trials/<n>/result.json`: everything that one trial measured, or why it did not."""
 

@@ -28,6 +28,7 @@ class RunStatus(Record):
     boot_id: str | None = None
     process_start: str | None = None  # /proc/<pid>/stat start time of the owner, clock ticks
     message: str = ""
+    trial: int | None = None  # the one being measured
     trials_done: Annotated[int, Field(ge=0)] = 0
     trials_planned: Annotated[int, Field(ge=0)] | None = None
     updated_at: str
@@ -39,6 +40,7 @@ class RunStatus(Record):
         message: str = "",
         trials_done: int = 0,
         trials_planned: int | None = None,
+        trial: int | None = None,
     ) -> RunStatus:
         """A status owned by the calling process, stamped now."""
         return cls(
@@ -47,6 +49,7 @@ class RunStatus(Record):
             boot_id=processes.boot_id(),
             process_start=processes.start_time(os.getpid()),
             message=message,
+            trial=trial,
             trials_done=trials_done,
             trials_planned=trials_planned,
             updated_at=now_utc(),

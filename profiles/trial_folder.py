@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from profiles.files import make_folder
 from profiles.record_files import read_or_set_aside, set_aside, write_record
-from profiles.records import RequestRecord, StepRecord, TrialConfig, TrialResult
+from profiles.records import RequestRecord, StepRecord, TrialConfig, TrialProgress, TrialResult
 from profiles.tables import REQUEST_SCHEMA, STEP_SCHEMA, read_records, write_records
 
 if TYPE_CHECKING:
@@ -51,6 +51,15 @@ class TrialFolder:
     def result(self) -> TrialResult | None:
         """What was measured, or None; a torn file is renamed to `result.json.torn`."""
         return read_or_set_aside(self.path / "result.json", TrialResult)
+
+    def write_progress(self, progress: TrialProgress) -> None:
+        """Say how far the trial has come."""
+        make_folder(self.path)
+        write_record(self.path / "progress.json", progress)
+
+    def progress(self) -> TrialProgress | None:
+        """How far the trial has come, or None before it said so."""
+        return read_or_set_aside(self.path / "progress.json", TrialProgress)
 
     def write_steps(self, steps: Sequence[StepRecord]) -> None:
         """Write `steps.parquet`."""

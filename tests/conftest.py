@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+import tuner.engines.redrafter  # noqa: F401 - before torch: it says how its threads wait
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from profiles.status import RunStatus, now_utc
 from profiles.store import RunFolder
 from tuner.errors import BadInput
 from tuner.runs import create_run, open_run, run_store
@@ -35,6 +36,7 @@ def launch_sweep(spec: SweepSpec) -> str:
     """
     _refuse_when_active()
     run = create_sweep(spec)
+    _announce(run, "starting")
     _detach(run)
     return run.run_id
 
@@ -44,6 +46,7 @@ def resume_sweep(run_id: str) -> None:
     run = open_run(run_id, "sweep")
     _refuse_when_active()
     run.clear_stop()
+    _announce(run, "resuming")
     _detach(run)
 
 
@@ -78,6 +81,14 @@ def _already_active() -> BadInput:
     run = active_run()
     return BadInput(
         "RUN", run.run_id if run else "?", "is being measured on this host; stop it or wait"
+    )
+
+
+def _announce(run: RunFolder, message: str) -> None:
+    """Tell every tab at once; the coordinator speaks some seconds later."""
+    done = len(run.trials())
+    run.write_status(
+        RunStatus(state="starting", message=message, trials_done=done, updated_at=now_utc())
     )
 
 

@@ -62,20 +62,14 @@ def live_state(
     run: RunFolder,
     results: Sequence[TrialResult],
     now: datetime,
-    resumed_at: datetime | None = None,
 ) -> LiveState:
-    """Read the state of `run`, whose finished trials are `results`.
-
-    A run resumed at `resumed_at` counts as starting until its new owner has written a status.
-    """
+    """Read the state of `run`, whose finished trials are `results`."""
     status = run.status()
     record = run.record()
     begun = datetime.fromisoformat(record.created_at)
     state: str = run.observed_state()
-    if status is None and (now - begun).total_seconds() > STARTS_WITHIN_S:
+    if state == "starting" and _no_owner_came(status, begun, now):
         state = "never started"
-    if status and resumed_at and _awaits_its_owner(status, resumed_at, now):
-        state = "starting"
     if state == "running" and run.stop_requested():
         state = "stopping"
     unfinished = state in UNFINISHED
@@ -84,7 +78,7 @@ def live_state(
     return LiveState(
         state=state,
         is_sweep=record.kind == "sweep",
-        message=status.message if status else "",
+        message=_message(run, status),
         done=len(results),
         planned=planned,
         elapsed_s=max(0.0, ((now if unfinished else ended) - begun).total_seconds()),
@@ -97,9 +91,18 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _awaits_its_owner(status: RunStatus, resumed_at: datetime, now: datetime) -> bool:
-    written_before = datetime.fromisoformat(status.updated_at) < resumed_at
-    return written_before and (now - resumed_at).total_seconds() < STARTS_WITHIN_S
+def _no_owner_came(status: RunStatus | None, begun: datetime, now: datetime) -> bool:
+    since = datetime.fromisoformat(status.updated_at) if status else begun
+    unowned = status is None or status.pid is None
+    return unowned and (now - since).total_seconds() > STARTS_WITHIN_S
+
+
+def _message(run: RunFolder, status: RunStatus | None) -> str:
+    """What the owner said, and how far the trial in progress has come."""
+    if status is None:
+        return ""
+    progress = run.trial(status.trial).progress() if status.trial is not None else None
+    return f"{status.message} · {progress.doing}" if progress else status.message
 
 
 def _left(results: Sequence[TrialResult], planned: int | None) -> float | None:

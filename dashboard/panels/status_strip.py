@@ -14,13 +14,11 @@ from tuner.errors import BadInput
 from tuner.launch import resume_sweep, stop_sweep
 
 LAST_LINES = 15
-_RESUMED_AT = "resumed_at"
 
 
 def state_now(run: RunFolder, results: Sequence[TrialResult]) -> LiveState:
-    """Read the state of `run`, remembering that this tab resumed it a moment ago."""
-    resumed_at = st.session_state.get(_RESUMED_AT, {}).get(run.run_id)
-    return live_state(run, results, utc_now(), resumed_at)
+    """Read the state of `run`."""
+    return live_state(run, results, utc_now())
 
 
 def status_strip(run: RunFolder, was_unfinished: bool) -> None:
@@ -80,7 +78,6 @@ def _resume(run_id: str) -> None:
     except BadInput as error:
         st.error(str(error))
     else:
-        st.session_state.setdefault(_RESUMED_AT, {})[run_id] = utc_now()
         st.rerun()
 
 

@@ -1,0 +1,1 @@
+import tuner.engines.redrafter  # noqa: F401 - before torch: it says how its threads wait

@@ -8,12 +8,13 @@ import pytest
 
 from dashboard.data.asked import spec_of
 from dashboard.data.judged import OBJECTIVES
-from dashboard.data.live_state import WORDS, live_state
+from dashboard.data.live_state import WORDS, live_state, utc_now
 from dashboard.data.sweep_request import SweepRequest
 from dashboard.data.trial_facts import evidence, facts
 from dashboard.data.trial_rows import as_frame, trial_rows
 from profiles.errors import DamagedRun
-from profiles.records import TextCheck, TrialConfig
+from profiles.records import TextCheck, TrialConfig, TrialProgress
+from profiles.status import RunStatus
 from profiles.store import RunStore
 from tests.dashboard.hand_made import (
     BEGUN,
@@ -70,14 +71,21 @@ def test_a_sweep_whose_process_never_spoke_counts_as_starting_only_at_first(stor
     assert (late.words, late.can_resume) == ("Never started", True)
 
 
-def test_a_resumed_sweep_is_starting_until_its_new_owner_speaks(store):
+def test_a_launched_sweep_whose_owner_never_came_never_started(store):
     run = make_run(store, state="stopped")
-    written = datetime.fromisoformat(run.status().updated_at)
-    resumed = written + timedelta(seconds=1)
-    assert live_state(run, [], resumed, resumed_at=resumed).state == "starting"
-    assert live_state(run, [], resumed, resumed_at=written).state == "stopped"
-    gave_up = resumed + timedelta(minutes=5)
-    assert live_state(run, [], gave_up, resumed_at=resumed).state == "stopped"
+    now = utc_now()
+    run.write_status(RunStatus(state="starting", message="resuming", updated_at=now.isoformat()))
+    assert live_state(run, [], now).state == "starting"
+    late = live_state(run, [], now + timedelta(minutes=5))
+    assert (late.words, late.can_resume) == ("Never started", True)
+
+
+def test_the_message_says_how_far_the_trial_has_come(store):
+    run = make_run(store, state=None)
+    run.write_status(RunStatus.of_this_process("running", "trial 0: no speculation", trial=0))
+    assert live_state(run, [], SOON).message == "trial 0: no speculation"
+    run.trial(0).write_progress(TrialProgress(fraction=0.5, doing="round 3 of 8"))
+    assert live_state(run, [], SOON).message == "trial 0: no speculation · round 3 of 8"
 
 
 def test_every_state_has_words():

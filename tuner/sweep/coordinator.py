@@ -23,13 +23,14 @@ from profiles.records import TrialConfig, TrialResult, TrialState
 from profiles.status import RunState, RunStatus, now_utc
 from profiles.store import RunFolder
 from tuner.errors import Interrupted
-from tuner.sweep.spec import SweepSpec, excess
+from tuner.sweep.spec import SweepSpec, violations
 from tuner.sweep.study import config_of, distributions, enqueue, open_study, tell, unfinished
 from tuner.trial import config_hash
 
 POLL_S = 0.1
 GRACE_S = 5.0
 TRIES_FOR_A_NEW_CONFIG = 20
+NUMBER = "trial"  # the study's attribute that names a trial's folder
 
 
 class Coordinator:
@@ -71,7 +72,7 @@ class Coordinator:
         self.known = {r.config_hash: self._judged(r) for r in self.run.trials()}
         on_disk = {result.number: result for result in self.known.values()}
         for trial in unfinished(self.study):
-            result = on_disk.get(trial.number)
+            result = on_disk.get(trial.user_attrs.get(NUMBER, -1))
             if result is not None:
                 tell(self.study, trial, result, self.spec)
             else:
@@ -87,11 +88,13 @@ class Coordinator:
 
     def _one_trial(self) -> None:
         trial, config, key = self._ask_for_a_new_config()
-        folder = self.run.trial(trial.number)
+        number = max(self.run.trial_numbers(), default=-1) + 1
+        trial.set_user_attr(NUMBER, number)
+        folder = self.run.trial(number)
         folder.write_config(config)
-        self._report("running", f"trial {trial.number}: {config.describe()}")
-        self._work(trial.number)
-        result = folder.result() or self._crashed(trial.number, config, key)
+        self._report("running", f"trial {number}: {config.describe()}", number)
+        self._work(number)
+        result = folder.result() or self._crashed(number, config, key)
         result = self._judged(result)
         folder.write_result(result)
         self.known[key] = result
@@ -153,20 +156,17 @@ class Coordinator:
         )
 
     def _judged(self, result: TrialResult) -> TrialResult:
-        """Mark a result that breaks a limit."""
-        over = excess(result, self.spec.limits)
-        words = [
-            f"{name} breaks its limit {limit:g}"
-            for name, limit in self.spec.limits.items()
-            if over[name] > 0
-        ]
-        if result.state is not TrialState.COMPLETE or not words:
+        """Mark a result that breaks a limit, or whose text is not the base model's."""
+        if result.state is not TrialState.COMPLETE:
+            return result
+        words = violations(result, self.spec.limits)
+        if not words:
             return result
         return result.model_copy(update={"state": TrialState.INFEASIBLE, "violations": words})
 
-    def _report(self, state: RunState, message: str = "") -> None:
+    def _report(self, state: RunState, message: str = "", trial: int | None = None) -> None:
         self.run.write_status(
-            RunStatus.of_this_process(state, message, len(self.known), self.planned)
+            RunStatus.of_this_process(state, message, len(self.known), self.planned, trial)
         )
 
 

@@ -109,6 +109,24 @@ def excess(result: TrialResult, limits: dict[Objective, float]) -> dict[Objectiv
     return broken
 
 
+def violations(result: TrialResult, limits: dict[Objective, float]) -> list[str]:
+    """Say in words why a measured result must not be called best.
+
+    Speculation may not change greedy text. In half precision near-ties can fall either way, so
+    only fp32 is held to equality here; elsewhere the text check is shown and judged by people.
+    """
+    words = []
+    for objective, over in excess(result, limits).items():
+        if over > 0:
+            side = "at least" if objective in HIGHER_IS_BETTER else "at most"
+            value = value_of(result, objective)
+            found = "not measured" if value is None else f"{value:.4g}"
+            words.append(f"{objective} is {found}, wanted {side} {limits[objective]:g}")
+    if result.precision == "fp32" and result.text and not result.text.all_equal:
+        words.append(f"text differs from the baseline in fp32: {result.text.first_difference}")
+    return words
+
+
 def read_spec(path: Path) -> SweepSpec:
     """Read a sweep spec from YAML. Raises BadInput naming the field."""
     return parse_spec(read_yaml(path, "SPEC"), str(path))

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from profiles.records import TrialResult, TrialState
+from profiles.records import TrialProgress, TrialResult, TrialState
 from profiles.status import now_utc
 from profiles.store import RunFolder
 from tuner.errors import BadInput
@@ -29,8 +29,12 @@ def main(run_path: str, number: int) -> None:
     if config is None:
         raise SystemExit(f"trial {number} has no whole config.json")
     started_at = now_utc()
+
+    def report(fraction: float, doing: str) -> None:
+        folder.write_progress(TrialProgress(fraction=fraction, doing=doing))
+
     try:
-        run_trial(folder, config, spec.workload)
+        run_trial(folder, config, spec.workload, on_progress=report)
     except BadInput as error:
         folder.write_result(
             TrialResult(

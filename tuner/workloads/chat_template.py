@@ -27,7 +27,7 @@ TODAY = datetime(2025, 1, 1)
 class GenerationBlock(Extension):
     """`{% generation %}...{% endgeneration %}` marks answers for training; here its body stays."""
 
-    tags = {"generation"}  # noqa: RUF012
+    tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[Node]:
         """Return the nodes inside the block."""

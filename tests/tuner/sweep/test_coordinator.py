@@ -16,7 +16,7 @@ from profiles.records import TrialState
 from profiles.store import RunStore
 from tuner.errors import BadInput, Interrupted
 from tuner.launch import create_sweep, host_lock
-from tuner.sweep.coordinator import Coordinator
+from tuner.sweep.coordinator import NUMBER, Coordinator
 from tuner.sweep.spec import SweepSpec
 from tuner.sweep.study import open_study
 from tuner.verdict import judge
@@ -50,6 +50,7 @@ def sweep(**changes):
 def test_baselines_come_first_and_no_config_is_measured_twice():
     run = sweep(trials=8)  # the whole space: 2 x 2 x 2
     results = run.trials()
+    assert [r.number for r in results] == list(range(10))
     assert [(r.config.draft_len, r.config.batch_size) for r in results[:2]] == [(0, 1), (0, 2)]
     assert len({r.config_hash for r in results}) == len(results) == 10
     assert {r.state for r in results} == {TrialState.COMPLETE}
@@ -59,7 +60,8 @@ def test_baselines_come_first_and_no_config_is_measured_twice():
 
 def test_the_study_holds_what_the_disk_holds():
     run = sweep(limits={"tpot_ms_p95": 1000.0, "output_tokens_per_s": 50.0})
-    told = {t.number: t for t in open_study(run.study_path, spec()).trials}
+    trials = open_study(run.study_path, spec()).trials
+    told = {t.user_attrs[NUMBER]: t for t in trials if NUMBER in t.user_attrs}
     results = run.trials()
     assert any(r.state is TrialState.INFEASIBLE for r in results)
     for result in results:
@@ -145,8 +147,9 @@ def test_a_result_that_was_not_told_is_told_on_resume():
     run = sweep()
     study = open_study(run.study_path, spec())
     trial = study.ask()  # as if the coordinator had died between measuring and telling
-    measured = run.trials()[-1].model_copy(update={"number": trial.number, "config_hash": "other"})
-    run.trial(trial.number).write_result(measured)
+    measured = run.trials()[-1].model_copy(update={"number": 99, "config_hash": "other"})
+    trial.set_user_attr(NUMBER, 99)
+    run.trial(99).write_result(measured)
     Coordinator(run, spec())._recover()
     told = open_study(run.study_path, spec()).trials[trial.number]
     assert told.value == measured.metrics.output_tokens_per_s

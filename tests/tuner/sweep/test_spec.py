@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from profiles.records import TrialConfig, TrialResult, TrialState, WorkloadSpec
+from profiles.records import TextCheck, TrialConfig, TrialResult, TrialState, WorkloadSpec
 from tuner.errors import BadInput
-from tuner.sweep.spec import SweepSpec, excess, parse_spec, read_spec, value_of
+from tuner.sweep.spec import (
+    SweepSpec,
+    excess,
+    parse_spec,
+    read_spec,
+    value_of,
+    violations,
+)
 
 
 def test_the_suggested_sweep_has_32_points_and_2_baselines():
@@ -52,14 +59,30 @@ def test_files_that_cannot_be_read(tmp_path):
         read_spec(tmp_path / "list.yaml")
 
 
-def test_a_limit_on_what_was_not_measured_is_broken():
-    result = TrialResult(
+def empty_result(**fields) -> TrialResult:
+    return TrialResult(
         number=0,
         state=TrialState.COMPLETE,
         config=TrialConfig(),
         config_hash="x",
         workload=WorkloadSpec(),
         started_at="now",
+        **fields,
     )
+
+
+@pytest.mark.parametrize(("precision", "words"), [("fp32", 1), ("bf16", 0)])
+def test_text_that_differs_in_fp32_is_never_best(precision, words):
+    text = TextCheck(requests=4, equal=3, first_difference="request r1, output token 5")
+    found = violations(empty_result(precision=precision, text=text), {})
+    assert len(found) == words
+    assert all("fp32: request r1, output token 5" in word for word in found)
+
+
+def test_a_limit_on_what_was_not_measured_is_broken():
+    result = empty_result()
+    assert violations(result, {"energy_mj_per_token": 5.0}) == [
+        "energy_mj_per_token is not measured, wanted at most 5"
+    ]
     assert value_of(result, "energy_mj_per_token") is None
     assert excess(result, {"energy_mj_per_token": 5.0}) == {"energy_mj_per_token": 5.0}

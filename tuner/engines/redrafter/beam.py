@@ -23,7 +23,7 @@ def beam_search(
         embed: the base model's input embedding.
         true_token: [B] token the base model already chose.
         context: [B, context_size] hidden state that it was chosen from.
-        beam_width: beams kept, W.
+        beam_width: beams kept, W; fewer while there are fewer continuations than that.
         draft_len: tokens drafted per beam, D >= 1.
 
     Returns:
@@ -39,8 +39,8 @@ def beam_search(
         state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state, d)
         logits = drafter.logits(p, state).float()
         top, token = logits.topk(min(beam_width, logits.shape[-1]), dim=-1)
-        total = score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)
-        score, chosen = total.flatten(1).topk(beam_width, dim=-1)
+        total = (score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)).flatten(1)
+        score, chosen = total.topk(min(beam_width, total.shape[-1]), dim=-1)
         parent = chosen // token.shape[-1]
         token = drafter.draft_vocab[token.flatten(1).gather(1, chosen)]
         beams = torch.cat((_rows(beams, parent), token.unsqueeze(-1)), dim=-1)
