@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'’ ](?=\d{3}(?!\d))")
 _MAX_LENGTH = 60
 _PLAIN = re.compile(r"[+-]?\d+")
-_LOOKS_NUMERIC = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f]*([eE][+-]?\d+)?")
+_LOOKS_NUMERIC = re.compile(r"[+-]?\d[^A-Za-z%()]*([eE][^A-Za-z%()]*)?")
 
 
 @dataclass(frozen=True, slots=True)

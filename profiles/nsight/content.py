@@ -36,9 +36,17 @@ def read_text(reading: Reading) -> str:
     if problem:
         reading.problem(problem)
     text, wrong = decode(data)
+    if "\0" in text:
+        reading.problem("the file has runs of zero bytes: parts of it were never written")
     if wrong:
         reading.problem(f"{wrong:,} characters are not valid text in the file's encoding")
     return text
+
+
+def note_open_end(reading: Reading, text: str) -> None:
+    """Say when lines of text do not end as a whole file does."""
+    if text and text[-1] not in "\n]":
+        reading.warn("the last line does not end: the file may be cut short")
 
 
 def decode(data: bytes) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from profiles.errors import UnreadableProfile
 from profiles.nsight.cell_numbers import NumberStyle, looks_numeric, number_style
-from profiles.nsight.content import read_text
+from profiles.nsight.content import note_open_end, read_text
 from profiles.nsight.ncu_launches import LaunchTables
 from profiles.nsight.reading import Reading
 from profiles.nsight.text_tables import DELIMITERS, TextTable, split_cells
@@ -44,6 +44,7 @@ def read_csv(reading: Reading, text: str) -> None:
     """Read the CSV output of `ncu`. Raises UnreadableProfile when there is no table in it."""
     for level, message in _TOOL_LINE.findall(text)[:20]:
         reading.warn(f"Nsight Compute {level.lower()}: {message.strip()[:300]}")
+    note_open_end(reading, text)
     tables = list(_tables(text.splitlines()))
     if not tables and _NONE_PROFILED.search(text):
         reading.missing["kernels"] = "Nsight Compute profiled no kernels"
@@ -55,11 +56,8 @@ def read_csv(reading: Reading, text: str) -> None:
         reading.problem("numbers are written in two ways; those of the rarer one are unknown")
     launches = LaunchTables(reading)
     for table in tables:
-        if table.skipped:
-            reading.problem(f"{table.skipped} damaged rows were left out")
-        if not table.rows:
-            reading.problem("a table without rows: the output was cut short")
-        elif "Metric Name" in table.header:
+        table.note_damage(reading)
+        if "Metric Name" in table.header:
             _read_details(reading, table, style, launches)
         else:
             _read_raw(table, style, launches)

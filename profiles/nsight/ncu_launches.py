@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -101,6 +102,7 @@ class LaunchTables:
             reading.problem(f"{self._unread} numbers could not be read")
         if self._without_unit:
             reading.problem("the row or column of units is missing: times and sizes are unknown")
+        self._note_short_launch()
         kernels = [
             (*kernel, self._whole(self._durations, kernel), self._whole(self._registers, kernel))
             for kernel in self._kernels
@@ -116,10 +118,19 @@ class LaunchTables:
                 "timeline's; details pages are rounded to three or four digits"
             )
 
-    @staticmethod
-    def _whole(by_launch: dict[int, float], kernel: tuple[object, ...]) -> int | None:
+    def _note_short_launch(self) -> None:
+        counts = Counter(row[0] for row in self._metrics)
+        if counts and counts[self._metrics[-1][0]] < max(counts.values()):
+            self._reading.warn(
+                "the last launch has fewer metrics than others: the file may be cut short"
+            )
+
+    def _whole(self, by_launch: dict[int, float], kernel: tuple[object, ...]) -> int | None:
         value = by_launch.get(kernel[0])  # type: ignore[call-overload]
-        return round(value) if value is not None and 0 <= value < 2**62 else None
+        if value is not None and not 0 <= value < 2**62:
+            self._reading.problem("a duration or a number of registers is impossible")
+            return None
+        return None if value is None else round(value)
 
 
 def _integer(cell: str) -> int | None:

@@ -15,6 +15,7 @@ from profiles.nsight.times import plausible
 _BACKTRACE = 67  # event class whose rows repeat a call that has its own row
 _STYLES = {59: "push_pop", 60: "start_end"}
 _DOMAIN_CREATE = 75
+_FIRST_TYPE, _LAST_TYPE = 1, 127  # 33 category, 34 mark, 39 thread name, 97 to 99 other names
 _SEVERITIES = {1: "info", 2: "warning", 3: "error", 4: "verbose"}
 _MAX_DIAGNOSTICS = 2_000
 
@@ -34,6 +35,8 @@ def read_api_calls(source: SqliteSource, reading: Reading, strings: Strings) -> 
     read = source.read(table, kinds, ("start", "end", "nameId"))
     if read is None:
         return
+    if read["eventClass"].null_count:
+        reading.problem("API calls: without event classes some calls may be counted twice")
     repeats = pc.fill_null(pc.equal(read["eventClass"], _BACKTRACE), False)
     if (count := pc.sum(repeats).as_py() or 0) > 0:
         reading.info(f"{count} CUDA backtrace rows that repeat a call were left out")
@@ -70,6 +73,10 @@ def read_ranges(source: SqliteSource, reading: Reading, strings: Strings) -> Non
         return
     events = pa.table(read)
     domains = _domains(events.filter(pc.equal(events["eventType"], _DOMAIN_CREATE)))
+    types = pc.fill_null(events["eventType"], 0)
+    strange = pc.sum(pc.or_(pc.less(types, _FIRST_TYPE), pc.greater(types, _LAST_TYPE))).as_py()
+    if strange:
+        reading.problem(f"NVTX ranges: {strange} events of no known type left out")
     events = events.filter(pc.is_in(events["eventType"], pa.array(list(_STYLES))))
     if not len(events):
         return

@@ -12,6 +12,7 @@ from profiles.nsight.schemas import FLOAT, INT, TEXT
 from profiles.nsight.sqlite_source import SqliteSource
 
 _MAX_METRIC_ID = 65_535
+_LARGEST = 1e15
 _PERCENT_LIMIT = 110.0  # samples a little over 100 exist; more is damage
 
 Definitions = dict[tuple[int, int], str]  # (typeId, metricId), as metricId repeats on every GPU
@@ -102,6 +103,8 @@ def _scaled(
     is_percent = np.array([name.is_percent for name in names])
     value = stored.to_numpy(zero_copy_only=False) * scale[codes]
     impossible = is_percent[codes] & ((value < 0) | (value > _PERCENT_LIMIT))
+    with np.errstate(invalid="ignore"):
+        impossible |= np.abs(value) > _LARGEST
     if impossible.any():
-        reading.problem(f"GPU metrics: {int(impossible.sum())} percentages outside 0 to 100")
+        reading.problem(f"GPU metrics: {int(impossible.sum())} impossible values left out")
     return pa.array(value, FLOAT, mask=impossible | ~np.isfinite(value))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from profiles.errors import UnreadableProfile
 from profiles.nsight import stats_sums, stats_traces
-from profiles.nsight.content import read_text
+from profiles.nsight.content import note_open_end, read_text
 from profiles.nsight.reading import Reading
 from profiles.nsight.stats_tables import StatsTable, stats_tables
 
@@ -29,6 +29,7 @@ _READERS: dict[str, Callable[[Reading, StatsTable], None]] = {
 def read(reading: Reading) -> None:
     """Read every report in the file. Raises UnreadableProfile when there is none."""
     text = read_text(reading)
+    note_open_end(reading, text)
     found = 0
     for table in stats_tables(reading, text):
         kind = _kind(table)

@@ -20,7 +20,10 @@ import pyarrow as pa
 from profiles.errors import UnreadableProfile
 from profiles.nsight.reading import Reading
 
+# NOTE sqlite3 raises the second when its own message quotes damaged bytes.
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 DEADLINE_S = 600.0
+_CHECKED_BYTES = 1 << 24  # larger files are not checked page by page, which takes a while
 _BATCH = 500  # more does not stay in the processor cache while it is turned into columns
 _ROWS_EACH_WORD = 20_000  # of progress
 _MAX_VALUE_BYTES = 1 << 24
@@ -37,11 +40,11 @@ class SqliteSource:
             self._connection = sqlite3.connect(uri, uri=True)
             self._harden()
             self._tables = self._list_tables()
-        except sqlite3.Error as error:
+            self._note_damage(path)
+        except DAMAGE as error:
             raise UnreadableProfile(
                 reading.path, f"the SQLite file is damaged ({error})", _EXPORT_AGAIN
             ) from error
-        self._note_cut_file(path)
 
     def __enter__(self) -> SqliteSource:
         return self
@@ -65,13 +68,17 @@ class SqliteSource:
         ).fetchall()
         return {name.upper(): name for (name,) in rows if isinstance(name, str)}
 
-    def _note_cut_file(self, path: Path) -> None:
+    def _note_damage(self, path: Path) -> None:
         pages = self._connection.execute("PRAGMA page_count").fetchone()[0]
         size = self._connection.execute("PRAGMA page_size").fetchone()[0]
-        if path.stat().st_size < pages * size:
-            self._reading.problem(
-                f"the file is cut short: {path.stat().st_size:,} of {pages * size:,} bytes"
-            )
+        present = path.stat().st_size
+        if present < pages * size:
+            self._reading.problem(f"the file is cut short: {present:,} of {pages * size:,} bytes")
+        if present <= _CHECKED_BYTES:
+            found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                words = " ".join(str(found).split())[:200]
+                self._reading.problem(f"the SQLite file is damaged: {words}")
 
     def find(self, *names: str) -> str | None:
         """The table of the first name there is, as such or with a suffix like `_V2`."""
@@ -127,7 +134,7 @@ class SqliteSource:
     def _present(self, table: str, wanted: Mapping[str, pa.DataType]) -> list[str]:
         try:
             info = self._connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             self._reading.problem(f"table {table} cannot be read ({error})")
             return []
         there = {row[1] for row in info}
@@ -144,7 +151,7 @@ class SqliteSource:
                 done += len(batch)
                 if done % _ROWS_EACH_WORD == 0:
                     reading.progress(table, min(1.0, done / expected))
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             rescued = list(self._rows_until_damage(f"{sql} LIMIT {_BATCH} OFFSET {done}"))
             done += len(rescued)
             reading.problem(f"table {table} is damaged after row {done:,} ({error})")
@@ -155,13 +162,13 @@ class SqliteSource:
 
     def _about_rows(self, table: str) -> int:
         """Some upper bound of the rows, found without counting them; 1 where there is none."""
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*DAMAGE):
             sql = f"SELECT max(rowid) FROM {_quoted(table)}"
             return max(1, int(self._connection.execute(sql).fetchone()[0] or 1))
         return 1
 
     def _rows_until_damage(self, sql: str) -> Iterator[Any]:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*DAMAGE):
             yield from self._connection.execute(sql)
 
 

@@ -30,8 +30,8 @@ _STYLES = {"PushPop": "push_pop", "StartEnd": "start_end"}
 def _statistics(reading: Reading, table: StatsTable, count: str, what: str) -> dict[str, pa.Array]:
     """The common columns of a summary, checked against each other."""
     columns: dict[str, list] = {
-        "instances": table.integers(count, "instances", "count"),
-        "total_ns": table.integers("total time"),
+        "instances": _possible(table.integers(count, "instances", "count"), 1),
+        "total_ns": _possible(table.integers("total time"), 0),
         "mean_ns": table.numbers("avg", "average"),
         "median_ns": table.numbers("med", "median"),
         "min_ns": table.integers("min", "minimum"),
@@ -46,13 +46,18 @@ def _statistics(reading: Reading, table: StatsTable, count: str, what: str) -> d
     # NOTE shares are rounded to a tenth, so that many small ones can lose a lot together.
     if shares and abs(sum(shares) - 100) > 0.5 + 0.05 * len(shares):
         reading.problem(f"{what}: the shares add up to {sum(shares):.1f} %, rows are missing")
-    unknown = sum(value is None for value in columns["total_ns"])
+    unknown = sum(None in row[:2] for row in zip(*list(columns.values())[:2], strict=True))
     if unknown:
-        reading.problem(f"{what}: {unknown} rows without a total time")
+        reading.problem(f"{what}: {unknown} rows without a total time or a count")
     return {
         name: pa.array(values, pa.float64() if name in _FLOATS else INT)
         for name, values in columns.items()
     }
+
+
+def _possible(values: list[int | None], least: int) -> list[int | None]:
+    """Counts and totals; what no capture can reach is unknown."""
+    return [value if value is not None and least <= value < 10**17 else None for value in values]
 
 
 def _disagrees(count: int | None, total: int | None, mean: float | None) -> bool:
@@ -126,7 +131,7 @@ def _styles(table: StatsTable) -> list[str | None]:
 
 def read_sizes(reading: Reading, table: StatsTable, name: str) -> list[int | None]:
     """Bytes of a column in MB; null where it reads zero."""
-    sizes = table.integers(name)
+    sizes = _possible(table.integers(name), 0)
     if any(sizes):
         reading.info("sizes come from MB with three decimals and are rounded")
     return [size or None for size in sizes]
@@ -152,8 +157,8 @@ def read_copy_sum(reading: Reading, table: StatsTable) -> None:
     sizes = read_sizes(reading, table, "total") if table.has("total") else [None] * table.rows
     rows = zip(
         table.text("operation"),
-        table.integers("count", "operations", "instances"),
-        table.integers("total time"),
+        _possible(table.integers("count", "operations", "instances"), 1),
+        _possible(table.integers("total time"), 0),
         sizes,
         strict=True,
     )

@@ -90,8 +90,7 @@ def stats_tables(reading: Reading, text: str) -> Iterator[StatsTable]:
     if style.contradicted:
         reading.problem("numbers are written in two ways; those of the rarer one are unknown")
     for table in tables:
-        if table.skipped:
-            reading.problem(f"{table.skipped} damaged rows of a table were left out")
+        table.note_damage(reading)
         if len(table.rows) > reading.max_rows:
             reading.problem(f"only the first {reading.max_rows:,} rows of a table were read")
         named = [_plain(header) for header in table.header]

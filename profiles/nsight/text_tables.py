@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from profiles.nsight.reading import Reading
+
 DELIMITERS = (",", ";", "\t", "|")
 _JSON_LIST = re.compile(r"^\s*\[\s*(?=\{)", re.MULTILINE)
 _DASHES = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
@@ -32,6 +34,15 @@ class TextTable:
             self.rows.append(row + [""] * (len(self.header) - len(row)))
         else:
             self.skipped += 1
+
+    def note_damage(self, reading: Reading) -> None:
+        """Say what of the table could not be read."""
+        if self.skipped:
+            reading.problem(f"{self.skipped} damaged rows of a table were left out")
+        if not self.rows:
+            reading.problem("a table without rows: the output was cut short")
+        if len(set(self.header)) < len(self.header):
+            reading.problem("two columns of a table have the same name")
 
     def column(self, name: str) -> list[str]:
         """Cells under a header."""
