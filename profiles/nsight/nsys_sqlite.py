@@ -46,6 +46,7 @@ def _explain(reading: Reading) -> None:
     spans = reading.tables.get("graph_spans")
     kernels = reading.tables.get("kernels")
     if spans is not None:
+        reading.missing["kernels_in_graphs"] = "CUDA graphs were traced as a whole"
         reading.warn(
             f"{len(spans)} CUDA graph launches were traced as a whole: the kernels inside them are "
             "hidden, only their time is known. To see them: nsys profile --cuda-graph-trace=node"

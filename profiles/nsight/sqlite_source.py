@@ -35,13 +35,14 @@ class SqliteSource:
 
     def __init__(self, reading: Reading, path: Path) -> None:
         self._reading = reading
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._connection = sqlite3.connect(uri, uri=True)
         try:
-            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-            self._connection = sqlite3.connect(uri, uri=True)
             self._harden()
             self._tables = self._list_tables()
             self._note_damage(path)
         except DAMAGE as error:
+            self._connection.close()
             raise UnreadableProfile(
                 reading.path, f"the SQLite file is damaged ({error})", _EXPORT_AGAIN
             ) from error

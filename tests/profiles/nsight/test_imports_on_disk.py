@@ -2,7 +2,8 @@ import gzip
 import hashlib
 
 import pytest
-from nsight_fixtures import KERNEL_TIME_NS, STATS_CSV, full_export, kineto, make_all, ncu_raw
+from nsight_fixtures import KERNEL_TIME_NS, full_export, make_all
+from nsight_texts import STATS_CSV, kineto, ncu_raw
 
 from profiles.nsight import (
     SCHEMAS,

@@ -2,7 +2,7 @@ import gzip
 import json
 
 import pytest
-from nsight_fixtures import event, kineto
+from nsight_texts import event, kineto
 
 from profiles.nsight import UnreadableProfile, read_capture
 

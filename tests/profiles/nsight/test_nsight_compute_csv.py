@@ -1,5 +1,5 @@
 import pytest
-from nsight_fixtures import ncu_details, ncu_raw
+from nsight_texts import ncu_details, ncu_raw
 
 from profiles.nsight import UnreadableProfile, read_capture
 from profiles.nsight.cell_numbers import number_style

@@ -1,5 +1,5 @@
 import pytest
-from nsight_fixtures import STATS_CSV, STATS_PRINTED, stats_json
+from nsight_texts import STATS_CSV, STATS_PRINTED, stats_json
 
 from profiles.nsight import UnreadableProfile, read_capture
 
