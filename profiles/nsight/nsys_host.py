@@ -71,13 +71,7 @@ def read_ranges(source: SqliteSource, reading: Reading, strings: Strings) -> Non
     read = source.read(table, kinds, ("start", "end", "eventType"))
     if read is None:
         return
-    events = pa.table(read)
-    domains = _domains(events.filter(pc.equal(events["eventType"], _DOMAIN_CREATE)))
-    types = pc.fill_null(events["eventType"], 0)
-    strange = pc.sum(pc.or_(pc.less(types, _FIRST_TYPE), pc.greater(types, _LAST_TYPE))).as_py()
-    if strange:
-        reading.problem(f"NVTX ranges: {strange} events of no known type left out")
-    events = events.filter(pc.is_in(events["eventType"], pa.array(list(_STYLES))))
+    domains, events = _ranges_of(pa.table(read), reading)
     if not len(events):
         return
     columns = {
@@ -111,6 +105,16 @@ def read_diagnostics(source: SqliteSource, reading: Reading) -> None:
     for _, severity, _, text in kept:
         if severity in ("warning", "error") and text:
             reading.warn(f"Nsight Systems: {text.strip()[:400]}")
+
+
+def _ranges_of(events: pa.Table, reading: Reading) -> tuple[dict[int, str], pa.Table]:
+    """Names of the domains, and the events that are ranges."""
+    types = pc.fill_null(events["eventType"], 0)
+    strange = pc.sum(pc.or_(pc.less(types, _FIRST_TYPE), pc.greater(types, _LAST_TYPE))).as_py()
+    if strange:
+        reading.problem(f"NVTX ranges: {strange} events of no known type left out")
+    domains = _domains(events.filter(pc.equal(types, _DOMAIN_CREATE)))
+    return domains, events.filter(pc.is_in(types, pa.array(list(_STYLES))))
 
 
 def _range_names(events: pa.Table, strings: Strings) -> pa.Array:

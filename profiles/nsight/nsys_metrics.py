@@ -63,10 +63,12 @@ def _definitions(source: SqliteSource) -> Definitions:
     }
 
 
-def _codes(whole: dict[str, pa.Array], definitions: Definitions) -> tuple[np.ndarray, list]:
+def _codes(
+    whole: dict[str, pa.Array], definitions: Definitions
+) -> tuple[np.ndarray, list[MetricName]]:
     """For each row the place of its metric in the returned list, -1 where it has none."""
-    raws = sorted(set(definitions.values()))
-    place = {raw: index for index, raw in enumerate(raws)}
+    names = {metric_name(raw).name: metric_name(raw) for raw in definitions.values()}
+    place = {name: index for index, name in enumerate(names)}
     type_ids = pc.fill_null(whole["typeId"], -1).to_numpy()
     metric_ids = pc.fill_null(whole["metricId"], -1).to_numpy()
     possible = (metric_ids >= 0) & (metric_ids <= _MAX_METRIC_ID)
@@ -75,10 +77,10 @@ def _codes(whole: dict[str, pa.Array], definitions: Definitions) -> tuple[np.nda
         lookup = np.full(_MAX_METRIC_ID + 1, -1, np.int32)
         for (of_type, metric_id), raw in definitions.items():
             if of_type == type_id:
-                lookup[metric_id] = place[raw]
+                lookup[metric_id] = place[metric_name(raw).name]
         rows = possible & (type_ids == type_id)
         codes[rows] = lookup[metric_ids[rows]]
-    return codes, [metric_name(raw) for raw in raws]
+    return codes, list(names.values())
 
 
 def _usable(whole: dict[str, pa.Array], codes: np.ndarray, reading: Reading) -> np.ndarray:

@@ -39,7 +39,8 @@ def _statistics(reading: Reading, table: StatsTable, count: str, what: str) -> d
         "stddev_ns": table.numbers("stddev"),
     }
     rows = zip(columns["instances"], columns["total_ns"], columns["mean_ns"], strict=True)
-    disagreeing = sum(_disagrees(*row) for row in rows)
+    printed = 0.06 * table.scale("total time")  # means are rounded to a tenth of what is printed
+    disagreeing = sum(_disagrees(*row, printed) for row in rows)
     if disagreeing:
         reading.problem(f"{what}: in {disagreeing} rows the total is not count times mean")
     shares = [share for share in table.numbers("time") if share is not None]
@@ -60,10 +61,10 @@ def _possible(values: list[int | None], least: int) -> list[int | None]:
     return [value if value is not None and least <= value < 10**17 else None for value in values]
 
 
-def _disagrees(count: int | None, total: int | None, mean: float | None) -> bool:
+def _disagrees(count: int | None, total: int | None, mean: float | None, slack: float) -> bool:
     if count is None or total is None or mean is None:
         return False
-    return abs(count * mean - total) > max(0.06 * abs(count), 0.02 * abs(total))
+    return abs(count * mean - total) > max(slack * count, 0.02 * total)
 
 
 def keep(reading: Reading, name: str, columns: dict[str, pa.Array]) -> None:

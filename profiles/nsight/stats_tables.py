@@ -58,12 +58,16 @@ class StatsTable:
         """Cells of a column; None where empty, or where there is no such column."""
         return [cell or None for cell in self.cells.get(name, [""] * self.rows)]
 
+    def scale(self, name: str) -> float:
+        """What one printed unit of a column is in ns or bytes."""
+        return _UNITS.get(self.units.get(name, "").lower(), 1.0)
+
     def numbers(self, *names: str) -> list[float | None]:
         """The first of the columns there is, times in ns, sizes in bytes."""
         name = next((name for name in names if name in self.cells), None)
         if name is None:
             return [None] * self.rows
-        scale = _UNITS.get(self.units.get(name, "").lower(), 1.0)
+        scale = self.scale(name)
         values = [self.style.number(cell) for cell in self.cells[name]]
         self.unread += sum(
             value is None and looks_numeric(cell)

@@ -186,3 +186,16 @@ def test_the_file_is_not_touched(export, tmp_path):
     read_capture(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.sqlite"]
+
+
+def test_two_spellings_of_one_metric_are_one_metric(export):
+    export.gpu_metrics(samples=4)
+    export.connection.execute(
+        "UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'SM Active [Throughput %]' "
+        "WHERE metricId = 2"
+    )
+    summary = read_capture(export.done()).summary
+    assert {metric.metric: metric.rows for metric in summary.gpu_metrics} == {
+        "sm_active_pct": 8,
+        "gpc_clock_mhz": 4,
+    }
