@@ -5,6 +5,7 @@ Summaries have no start times, so there is no busy time; a trace report has them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from profiles.errors import UnreadableProfile
@@ -13,7 +14,10 @@ from profiles.nsight.content import note_open_end, read_text
 from profiles.nsight.reading import Reading
 from profiles.nsight.stats_tables import StatsTable, stats_tables
 
-_OS_RUNTIME = {"osrt_sum", "osrtsum"}
+_LEFT_OUT = "a table of a report that is not read was left out"
+_OTHER_REPORTS = re.compile(
+    r"osrt|open(mp|acc|gl)|khr|vulkan|dx1|wddm|mpi|ucx|um_|umcpu|network|nvvideo|syscall"
+)
 _READERS: dict[str, Callable[[Reading, StatsTable], None]] = {
     "cuda_gpu_kern_sum": stats_sums.read_kernel_sum,
     "cuda_api_sum": stats_sums.read_api_sum,
@@ -34,7 +38,7 @@ def read(reading: Reading) -> None:
     for table in stats_tables(reading, text):
         kind = _kind(table)
         if kind is None:
-            reading.warn(f"a table of another report was left out ({', '.join(table.cells)[:200]})")
+            reading.warn(f"{_LEFT_OUT} ({', '.join(table.cells)[:200]})")
             continue
         found += 1
         if table.rows:
@@ -42,9 +46,10 @@ def read(reading: Reading) -> None:
         if table.unread:
             reading.problem(f"{table.unread} numbers of {kind} could not be read")
     if not found and not any(note.text.startswith("nsys stats: ") for note in reading.notes):
+        others = [note.text for note in reading.notes if note.text.startswith(_LEFT_OUT)]
         raise UnreadableProfile(
             reading.path,
-            "no table of `nsys stats` could be found in it",
+            others[0] if others else "no table of `nsys stats` could be found in it",
             "Write one: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep.",
         )
     reading.missing["gpu_busy"] = (
@@ -53,7 +58,9 @@ def read(reading: Reading) -> None:
 
 
 def _kind(table: StatsTable) -> str | None:
-    """Which report a table is, by its columns; its announced name settles the rest."""
+    """Which report a table is, by its columns; other reports have the same and are named."""
+    if table.report and _OTHER_REPORTS.search(table.report):
+        return None
     if table.has("nvtx range", "kernel name"):
         return "nvtx_kern_sum"
     if table.has("start", "duration", "grdx", "name"):
@@ -67,7 +74,7 @@ def _kind(table: StatsTable) -> str | None:
     if table.has("total time", "instances", "name"):
         return "cuda_gpu_kern_sum"
     if table.has("total time", "num calls", "name"):
-        return None if table.report in _OS_RUNTIME or not _are_cuda(table) else "cuda_api_sum"
+        return "cuda_api_sum" if _are_cuda(table) else None
     if table.has("operation") and "category" not in table.cells:
         return "cuda_gpu_mem_sum"
     return None

@@ -75,8 +75,15 @@ def test_several_tables_in_one_stream(read):
 
 def test_operating_system_calls_are_not_taken_for_cuda_calls(read):
     text = STATS_CSV.replace("Instances", "Num Calls").replace("gemm_64x64", "ioctl")
-    with pytest.raises(UnreadableProfile, match="no table"):
+    with pytest.raises(UnreadableProfile, match="left out"):
         read(text)
+
+
+def test_a_table_under_the_name_of_another_report_is_left_out_with_a_word(read):
+    other = STATS_CSV.replace("gemm_64x64", "cuckoo").replace("Instances", "Num Calls")
+    capture = read(f"{STATS_CSV}\n[6/7] Executing 'osrt_sum' stats report\n\n{other}")
+    assert capture.summary.api_calls is None
+    assert any("left out" in note.text for note in capture.summary.notes)
 
 
 def test_a_capture_without_kernel_data_is_empty(read):
