@@ -7,7 +7,9 @@ import streamlit as st
 from dashboard.data.judged import OBJECTIVES
 from dashboard.data.sweep_request import SweepRequest
 from tuner.engines import engine_names
+from tuner.sweep.spec import SweepSpec
 
+SUGGESTED = SweepSpec()
 BEAM_WIDTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16]
 DRAFT_LENS = [1, 2, 3, 4, 5, 6, 7, 8, 10]
 BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -49,7 +51,7 @@ def _served() -> dict:
         ),
         "model": model.text_input(
             "Model",
-            "smollm2-135m",
+            SUGGESTED.model,
             help="The built-in smollm2-135m, a Hugging Face folder on this host, or a hub id.",
         ),
     }
@@ -63,12 +65,15 @@ def _served() -> dict:
     values["requests"] = requests.number_input(
         "Requests",
         min_value=1,
-        value=16,
+        value=SUGGESTED.workload.requests,
         help="Prompts served in a trial, once with the config and once without speculation. "
         "More of them narrow the interval of the speed-up and take longer.",
     )
     values["max_new_tokens"] = tokens.number_input(
-        "New tokens per request", min_value=1, value=64, help="Longest answer to each prompt."
+        "New tokens per request",
+        min_value=2,
+        value=SUGGESTED.workload.max_new_tokens,
+        help="Longest answer to each prompt.",
     )
     return values
 
@@ -106,14 +111,14 @@ def _space() -> dict:
             "Beam width (W)",
             BEAM_WIDTHS,
             selection_mode="multi",
-            default=[1, 2, 4, 8],
+            default=SUGGESTED.space.beam_width,
             help="Beams that the drafter keeps. Wider finds longer drafts and costs more time.",
         ),
         "draft_len": st.pills(
             "Draft length (D)",
             DRAFT_LENS,
             selection_mode="multi",
-            default=[2, 3, 4, 5],
+            default=SUGGESTED.space.draft_len,
             help="Tokens drafted per beam, not counting the true token that the base model has "
             "already chosen (TensorRT-LLM: draft_len_per_beam; Apple's beam_length is D + 1).",
         ),
@@ -121,14 +126,14 @@ def _space() -> dict:
             "Batch size",
             BATCH_SIZES,
             selection_mode="multi",
-            default=[1, 4],
+            default=SUGGESTED.space.batch_size,
             help="Requests served at once. Each has its own baseline without speculation.",
         ),
         "quantization": st.pills(
             "Precision",
             PRECISIONS,
             selection_mode="multi",
-            default=[None],
+            default=SUGGESTED.space.quantization,
             format_func=lambda name: name or "default",
             help="default is the device's own choice. A precision that this host cannot run gives "
             "a failed trial with the reason.",
@@ -142,11 +147,13 @@ def _search() -> dict:
         "trials": trials.number_input(
             "Trials",
             min_value=1,
-            value=16,
+            value=SUGGESTED.trials,
             help="Configs to measure, beside one baseline per batch size and precision. "
             "Never more than the choices above allow.",
         ),
-        "seed": seed.number_input("Seed", min_value=0, value=0, help="Fixes what is sampled."),
+        "seed": seed.number_input(
+            "Seed", min_value=0, value=SUGGESTED.seed, help="Fixes what is sampled."
+        ),
         "sampler": st.selectbox(
             "Search",
             list(SAMPLERS),

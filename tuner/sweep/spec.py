@@ -51,7 +51,7 @@ class SweepSpec(Record):
     drafter: str | None = None
     device: str = "auto"
     space: SearchSpace = SearchSpace()
-    workload: WorkloadSpec = WorkloadSpec()
+    workload: WorkloadSpec = WorkloadSpec(requests=12, max_new_tokens=48)
     objective: Objective = "output_tokens_per_s"
     limits: dict[Objective, Annotated[float, Field(gt=0)]] = {}
     trials: Annotated[int, Field(ge=1, le=10_000)] = 16
