@@ -6,6 +6,7 @@ import typer
 
 from tuner.commands.doctor import doctor
 from tuner.commands.drafter import eval_drafter, train_drafter
+from tuner.commands.import_profile import import_profile
 from tuner.commands.run import run
 from tuner.commands.sweep import best, export, resume, status, stop, sweep
 
@@ -20,3 +21,4 @@ app = typer.Typer(
 COMMANDS = (doctor, run, sweep, status, stop, resume, best, export, train_drafter, eval_drafter)
 for command in COMMANDS:
     app.command()(command)
+app.command(name="import")(import_profile)
