@@ -74,7 +74,8 @@ def _document(record: RunRecord, result: TrialResult) -> dict[str, Any]:
     measured["state"] = TrialState(measured["state"]).value
     return {
         "format": FORMAT,
-        "config": result.config.model_dump(mode="json"),
+        # The precision that was measured, not "the host's default": that may differ elsewhere.
+        "config": result.config.model_dump(mode="json") | {"quantization": result.precision},
         "workload": result.workload.model_dump(mode="json"),
         "evidence": {
             "run": record.run_id,

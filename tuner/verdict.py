@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiles.records import PairedRound, Record, TrialResult, TrialState
 from profiles.statistics import probability_best, speedup_draws
@@ -16,8 +17,22 @@ TIE_BELOW = 0.95  # a best config less probable than this is tied with those tha
 _UNLIKELY = 0.05
 
 
+class BatchBest(Record):
+    """The best config at one batch size; speculation that pays at one may lose at another."""
+
+    batch_size: int
+    best: int
+    speedup: float | None
+    speedup_ci95: tuple[float, float] | None
+    words: str
+
+
 class Verdict(Record):
-    """The answer of a sweep; `best` is null when nothing is feasible."""
+    """The answer of a sweep; `best` is null when nothing is feasible.
+
+    `value` is the best trial's objective. For output tokens/s it is freed of the host's drift, so
+    that it can differ from what the trial itself measured (see `_throughput_draws`).
+    """
 
     objective: Objective
     finished: int
@@ -28,6 +43,7 @@ class Verdict(Record):
     speedup_ci95: tuple[float, float] | None = None
     probability_best: float | None = None
     tied_with: list[int] = []
+    by_batch: list[BatchBest] = []
     verdict: str
 
 
@@ -39,11 +55,9 @@ def judge(run: RunFolder) -> Verdict:
 def judge_results(results: Sequence[TrialResult], spec: SweepSpec) -> Verdict:
     """Judge finished trials under the sweep's objective and limits."""
     objective = spec.objective
-    feasible = {
-        r.number: value
-        for r in results
-        if r.state is TrialState.COMPLETE and (value := value_of(r, objective)) is not None
-    }
+    feasible = [
+        r for r in results if r.state is TrialState.COMPLETE and value_of(r, objective) is not None
+    ]
     counts: dict[str, Any] = {
         "objective": objective,
         "finished": len(results),
@@ -52,11 +66,18 @@ def judge_results(results: Sequence[TrialResult], spec: SweepSpec) -> Verdict:
     if not feasible:
         why = "nothing has finished yet" if not results else "no finished config meets the limits"
         return Verdict(**counts, verdict=f"No best config: {why}.")
-    pick = max if objective in HIGHER_IS_BETTER else min
-    number = pick(feasible, key=lambda n: feasible[n])
-    by_number = {r.number: r for r in results}
+    if objective in HIGHER_IS_BETTER:
+        draws = _throughput_draws(feasible)
+        values = {number: float(np.mean(d)) for number, d in draws.items()}
+        chances = probability_best(draws)
+        order = sorted(values, key=lambda n: -values[n])
+    else:
+        values = {r.number: float(value_of(r, objective) or 0.0) for r in feasible}
+        chances = {}
+        order = sorted(values, key=lambda n: values[n])
+    by_number = {r.number: r for r in feasible}
+    number = order[0]
     best = by_number[number]
-    chances = _chances([by_number[n] for n in feasible]) if objective in HIGHER_IS_BETTER else {}
     probability = chances.get(number)
     tied = []
     if probability is not None and probability < TIE_BELOW:
@@ -64,20 +85,39 @@ def judge_results(results: Sequence[TrialResult], spec: SweepSpec) -> Verdict:
     return Verdict(
         **counts,
         best=number,
-        value=feasible[number],
+        value=values[number],
         speedup=best.speedup.speedup if best.speedup else None,
         speedup_ci95=best.speedup.ci95 if best.speedup else None,
         probability_best=probability,
         tied_with=tied,
+        by_batch=_by_batch([by_number[n] for n in order]),
         verdict=_sentence(best, probability, tied),
     )
 
 
-def _chances(results: Sequence[TrialResult]) -> dict[int, float]:
-    """Share of bootstrap draws in which each trial has the highest output tokens/s.
+def _by_batch(best_first: Sequence[TrialResult]) -> list[BatchBest]:
+    """The first trial of every batch size, in order of batch size."""
+    firsts: dict[int, TrialResult] = {}
+    for result in best_first:
+        firsts.setdefault(result.config.batch_size, result)
+    return [
+        BatchBest(
+            batch_size=batch,
+            best=result.number,
+            speedup=result.speedup.speedup if result.speedup else None,
+            speedup_ci95=result.speedup.ci95 if result.speedup else None,
+            words=f"batch {batch}: {_name(result)}{_gain(result)}",
+        )
+        for batch, result in sorted(firsts.items())
+    ]
 
-    A trial's throughput is its paired speed-up times the throughput of the baseline of its batch
-    and precision, pooled over all trials that measured it: drift of the host cancels in the ratio.
+
+def _throughput_draws(results: Sequence[TrialResult]) -> dict[int, NDArray[np.float64]]:
+    """Bootstrap draws of each trial's output tokens/s, freed of the host's drift.
+
+    Trials run minutes apart, so their raw throughputs also tell how busy the host was. A trial's
+    throughput is taken as its paired speed-up times the throughput of the baseline of its batch
+    and precision, pooled over all trials that measured it: what slowed one slowed its own pair.
     """
     pooled: dict[tuple[int, str | None], list[PairedRound]] = {}
     for result in results:
@@ -91,7 +131,7 @@ def _chances(results: Sequence[TrialResult]) -> dict[int, float]:
         else:
             own = result.metrics.output_tokens_per_s
             draws[result.number] = np.array([own if baseline is None else baseline])
-    return probability_best(draws)
+    return draws
 
 
 def _baseline_throughput(rounds: Sequence[PairedRound]) -> float | None:
@@ -104,18 +144,25 @@ def _load(result: TrialResult) -> tuple[int, str | None]:
     return result.config.batch_size, result.config.quantization
 
 
+def _name(result: TrialResult) -> str:
+    return f"trial {result.number}, {result.config.describe()}"
+
+
+def _gain(result: TrialResult) -> str:
+    if result.speedup is None:
+        return ""
+    low, high = result.speedup.ci95
+    return f", {result.speedup.speedup:.2f}x over no speculation (95 % {low:.2f} to {high:.2f})"
+
+
 def _sentence(best: TrialResult, probability: float | None, tied: Sequence[int]) -> str:
-    name = best.config.describe()
     if best.config.draft_len == 0:
-        text = f"No speculation is best (trial {best.number}: {name})"
+        text = f"No speculation is best ({_name(best)})"
     else:
-        text = f"Trial {best.number} is best: {name}"
-    if best.speedup:
-        low, high = best.speedup.ci95
-        text += f", {best.speedup.speedup:.2f}x over no speculation (95 % {low:.2f} to {high:.2f})"
+        text = f"Best is {_name(best)}{_gain(best)}"
     if probability is None:
         return text + "."
     if tied:
-        others = ", ".join(f"{n}" for n in tied)
+        others = ", ".join(map(str, tied))
         return text + f"; but it is a tie within noise with trial {others} ({probability:.0%})."
     return text + f"; best with probability {probability:.0%}."

@@ -24,6 +24,8 @@ def show_verdict(run: RunFolder, results: Sequence[TrialResult]) -> Verdict:
         )
         if run.observed_state() in UNFINISHED:
             rest += " The run still goes on: reload the page for newer trials."
+        if len(verdict.by_batch) > 1:
+            st.markdown("\n".join(f"- {batch.words}" for batch in verdict.by_batch))
         st.caption(rest)
     return verdict
 

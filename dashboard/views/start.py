@@ -44,7 +44,7 @@ def page() -> None:
     st.caption(
         "Which beam width, draft length, batch size and precision serve your prompts best, and by "
         "how much do they beat no speculation? The values below suit a first run: "
-        "about 10 minutes on two CPU cores."
+        "about 15 minutes on two CPU cores."
     )
     request = sweep_form(choose_workload())
     if request is not None:

@@ -112,7 +112,7 @@ def test_live_lists_every_trial_with_its_reason(open_page, store):
 def test_results_say_the_verdict_first_and_the_headline_numbers(open_page, store):
     make_run(store, baseline(0), trial(1, ratio=1.5), trial(2, ratio=1.2))
     at = open_page("results")
-    assert at.markdown[0].value.startswith("#### Trial 1 is best")
+    assert at.markdown[0].value.startswith("#### Best is trial 1,")
     shown = {metric.label: (metric.value, metric.delta) for metric in at.metric}
     assert shown["Output tokens/s"] == ("60.0 tok/s", "40.0 tok/s without speculation")
     assert shown["Speed-up"] == ("1.50x", "95 % interval [1.40, 1.60]")

@@ -92,6 +92,27 @@ def test_no_speculation_can_win():
     assert "No speculation is best" in verdict.verdict
 
 
+def test_a_trial_that_ran_while_the_host_was_fast_does_not_win_by_that():
+    """Its raw throughput is the highest, but it is slower than its own paired baseline."""
+    baseline = result(0, [1.0] * 4)
+    baseline = baseline.model_copy(
+        update={"config": baseline.config.baseline(), "rounds": [], "speedup": None}
+    )
+    lucky = result(1, [1.1] * 4)
+    metrics = lucky.metrics.model_copy(update={"output_tokens_per_s": 150.0})
+    verdict = judge_results([baseline, lucky.model_copy(update={"metrics": metrics})], SweepSpec())
+    assert verdict.best == 0
+    assert verdict.value == pytest.approx(100.0)
+
+
+def test_every_batch_size_has_its_own_best():
+    one, four = result(3, [0.5] * 4), result(4, [0.4] * 4, batch=4)
+    verdict = judge_results([one, four, result(5, [0.9] * 4, batch=4)], SweepSpec())
+    assert [(b.batch_size, b.best) for b in verdict.by_batch] == [(1, 3), (4, 4)]
+    assert verdict.by_batch[0].speedup == pytest.approx(2.0)
+    assert "batch 1: trial 3" in verdict.by_batch[0].words
+
+
 def test_a_latency_objective_picks_the_smallest_and_claims_no_probability():
     slow, fast = result(0, [0.9] * 4), result(1, [0.5] * 4)
     verdict = judge_results([slow, fast], SweepSpec(objective="ttft_ms_p95"))
