@@ -1,0 +1,24 @@
+"""Words for the numbers that several rules cite."""
+
+from __future__ import annotations
+
+from profiles.records import ServeMetrics, Speedup
+
+
+def speedup(value: Speedup) -> str:
+    """The paired speed-up with its interval."""
+    low, high = value.ci95
+    return f"speedup = {value.speedup:.2f}, ci95 {low:.2f} to {high:.2f} over {value.rounds} rounds"
+
+
+def acceptance_length(metrics: ServeMetrics, draft_len: int) -> str:
+    """The headline of acceptance beside the most it could be."""
+    return (
+        f"acceptance_length = {metrics.acceptance_length:.2f} tokens per step "
+        f"(at most {draft_len + 1} at draft_len {draft_len})"
+    )
+
+
+def gib(value_bytes: int) -> str:
+    """Bytes in GiB."""
+    return f"{value_bytes / 2**30:.2f} GiB"

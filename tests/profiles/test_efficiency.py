@@ -1,0 +1,59 @@
+import pandas as pd
+import pytest
+from measured import BEAM_WIDTH, DRAFT_LEN, change, requests, steps
+
+from profiles.efficiency import efficiency
+from profiles.metrics import summarize
+from profiles.records import EnergyUse
+from profiles.store import TrialFolder
+
+METRICS = summarize(steps(), requests(), BEAM_WIDTH, DRAFT_LEN)
+
+
+def test_nodes_are_counted_by_hand():
+    # verified 7+4+5+7+6 = 29 in 5 request steps, accepted 3+0+1+2+1 = 7, committed 11
+    found = efficiency(pd.DataFrame(steps()), METRICS)
+    assert (found.verified_nodes, found.accepted_nodes, found.rejected_nodes) == (29, 7, 17)
+    assert found.cut_tokens == 1  # accepted with its root, then past the length limit
+    assert found.wasted_node_share == pytest.approx(18 / 29)
+    assert found.verified_nodes_per_committed_token == pytest.approx(29 / 11)
+
+
+def test_energy_is_divided_by_committed_tokens_or_missing_with_its_reason():
+    table = pd.DataFrame(steps())
+    known = efficiency(table, METRICS, EnergyUse(energy_mj=22_000, energy_mj_per_token=1.0))
+    assert known.energy_j_per_committed_token == pytest.approx(2.0)
+    assert known.energy_reason is None
+    missing = EnergyUse(energy_mj=None, energy_mj_per_token=None, reason="no RAPL")
+    found = efficiency(table, METRICS, missing)
+    assert (found.energy_j_per_committed_token, found.energy_reason) == (None, "no RAPL")
+    assert efficiency(table, METRICS).energy_reason == "energy was not measured"
+
+
+def test_time_on_rejected_nodes_is_not_invented():
+    found = efficiency(pd.DataFrame(steps()), METRICS)
+    assert found.wasted_time_share is None
+    assert "one verify_ms for all nodes" in found.wasted_time_reason
+
+
+def test_without_speculation_nothing_is_wasted():
+    plain = [
+        change(s, tree_nodes=[1 for _ in s.tree_nodes], accepted=[0 for _ in s.accepted],
+               committed=[1 for _ in s.committed])
+        for s in steps()
+    ]  # fmt: skip
+    found = efficiency(pd.DataFrame(plain), summarize(plain, requests(), 1, 0))
+    assert (found.rejected_nodes, found.cut_tokens, found.wasted_node_share) == (0, 0, 0.0)
+
+
+def test_table_from_disk_gives_the_same(tmp_path):
+    folder = TrialFolder(tmp_path / "0", 0)
+    folder.write_steps(steps())
+    assert efficiency(folder.steps(), METRICS) == efficiency(pd.DataFrame(steps()), METRICS)
+
+
+def test_steps_of_another_trial_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"9 committed tokens in 4 steps .* 11 in 5"):
+        efficiency(pd.DataFrame(steps()[:3]), METRICS)
+    with pytest.raises(ValueError, match="0 committed tokens in 0 steps"):
+        efficiency(TrialFolder(tmp_path / "0", 0).steps(), METRICS)
