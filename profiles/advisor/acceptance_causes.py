@@ -65,7 +65,8 @@ def _weak_category(metrics: ServeMetrics) -> Cause | None:
         return None
     return Cause(
         f"category {worst!r} is far below the others: acceptance_length {lengths[worst]:.2f} "
-        f"against a median of {others:.2f} tokens per step",
+        f"against a median of {others:.2f} tokens per step ({metrics.requests} requests in "
+        f"{len(lengths)} categories)",
         f"Measure {worst!r} by itself, and train the drafter on answers of that kind.",
     )
 

@@ -38,7 +38,9 @@ def wide_interval(evidence: Evidence) -> list[Finding]:
                 + (f": {width:.1%} wide, wanted at most {WIDE:.0%}" if known else ""),
                 f"{result.workload.requests} requests at batch_size {result.config.batch_size}",
             ],
-            causes=["too few requests for as many rounds and as long ones as it takes"],
+            causes=["rounds differ, by their prompts or the host's noise, too much for their number"]
+            if known
+            else ["one round leaves nothing to resample"],
             next_experiment=f"Measure again with about {requests} requests"
             + (": the interval narrows with the square root of their number." if known else "."),
             knobs={"requests": [requests]},

@@ -39,7 +39,7 @@ def test_one_category_far_below_the_others():
     causes = low_acceptance(with_metrics(acceptance_length_by_category=lengths, **LOW)).causes
     assert causes[0] == (
         "category 'extraction' is far below the others: acceptance_length 1.40 against a median of "
-        "2.10 tokens per step"
+        "2.10 tokens per step (16 requests in 3 categories)"
     )
     lengths["extraction"] = 1.6
     causes = low_acceptance(with_metrics(acceptance_length_by_category=lengths, **LOW)).causes
