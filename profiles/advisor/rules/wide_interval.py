@@ -38,7 +38,7 @@ def wide_interval(evidence: Evidence) -> list[Finding]:
                 + (f": {width:.1%} wide, wanted at most {WIDE:.0%}" if known else ""),
                 f"{result.workload.requests} requests at batch_size {result.config.batch_size}",
             ],
-            causes=["rounds differ, by their prompts or the host's noise, too much for their number"]
+            causes=["rounds differ too much for their number, by their prompts or the host"]
             if known
             else ["one round leaves nothing to resample"],
             next_experiment=f"Measure again with about {requests} requests"
