@@ -8,6 +8,7 @@ precision a near-tie may fall either way.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 
 import torch
@@ -91,17 +92,19 @@ class Reference:
     @torch.inference_mode()
     def first_difference(self, request: Request, answer: list[int]) -> int | None:
         """Position of the first token that transformers would not have written, or None."""
-        if self.forced:
-            ids = torch.tensor([[*request.prompt_token_ids, *answer]], device=self.device)
-            start = len(request.prompt_token_ids) - 1
-            theirs = self.model(ids).logits[0, start:-1].argmax(-1).tolist()
-        else:
-            theirs = self._generate(request)
+        theirs = self._follow(request, tuple(answer)) if self.forced else self._generate(request)
         if answer == theirs:
             return None
         pairs = enumerate(zip(answer, theirs, strict=False))
         shorter = min(len(answer), len(theirs))
         return next((i for i, (a, b) in pairs if a != b), shorter)
+
+    @functools.cache
+    def _follow(self, request: Request, answer: tuple[int, ...]) -> list[int]:
+        """What transformers chooses after every prefix of `answer`, in one forward."""
+        ids = torch.tensor([[*request.prompt_token_ids, *answer]], device=self.device)
+        start = len(request.prompt_token_ids) - 1
+        return self.model(ids).logits[0, start:-1].argmax(-1).tolist()
 
     def _generate(self, request: Request) -> list[int]:
         if request.id not in self.texts:
