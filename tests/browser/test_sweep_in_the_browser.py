@@ -78,7 +78,8 @@ def _download(page, folder):
 def _holds_a_measured_config(path, run: RunFolder):
     document = yaml.safe_load(path.read_text())
     result = run.trial(document["evidence"]["trial"]).result()
-    assert document["config"] == result.config.model_dump(mode="json")
+    measured = {"quantization": result.precision}  # what ran, not "the host's default"
+    assert document["config"] == result.config.model_dump(mode="json") | measured
     assert document["workload"] == result.workload.model_dump(mode="json")
     measured = document["evidence"]["measured"]
     assert measured["output_tokens_per_s"] == result.metrics.output_tokens_per_s
