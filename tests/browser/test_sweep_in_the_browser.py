@@ -50,7 +50,6 @@ def test_start_watch_stop_export(page, sweeps, foreign_requests, tmp_path):
     _first_row(page, expect)
 
     page.get_by_role("button", name="Stop sweep").click()
-    expect(page.get_by_text("Stopping after this trial")).to_be_visible()
     expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Resume sweep")).to_be_enabled()
     assert run.observed_state() == "stopped"
