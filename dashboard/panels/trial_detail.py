@@ -16,16 +16,19 @@ from dashboard.charts.position_acceptance import (
 from dashboard.charts.show import show
 from dashboard.data.trial_facts import facts, latencies
 from dashboard.panels.fact_table import fact_table
+from dashboard.panels.findings import show_findings
 from dashboard.panels.text_check import text_check
 from profiles.records import ServeMetrics, TrialResult
+from profiles.store import RunFolder
 
 
-def trial_detail(result: TrialResult) -> None:
+def trial_detail(run: RunFolder, result: TrialResult) -> None:
     """Draw the detail, or why there is none."""
     if result.error:
         st.error(f"Nothing was measured: {result.error}")
     for violation in result.violations:
         st.warning(violation)
+    show_findings(run, result.number)
     if result.metrics is None:
         return
     text_check(result)

@@ -74,7 +74,7 @@ def detail(run: RunFolder, results: Sequence[TrialResult], best: int | None) -> 
     )
     st.subheader(f"Trial {chosen.number}", anchor=False)
     trial_select("Shown in detail; a click on a row above chooses too", results, chosen)
-    trial_detail(chosen)
+    trial_detail(run, chosen)
 
 
 def page() -> None:

@@ -175,3 +175,12 @@ def test_fake_timings_are_never_passed_off_as_measurements(open_page, store):
     spec = {"engine": "fake", "model": "none"}
     store.create(run_record("sweep-1", spec))
     assert "nothing here is a measurement" in words(open_page("live"))
+
+
+def test_a_trial_shows_the_advisors_findings(open_page, store):
+    """The interval of this trial lies below 1, so speculation does not pay at its batch."""
+    make_run(store, baseline(0), trial(1, ratio=0.7))
+    at = open_page("results", run="sweep-1", trial="1")
+    titles = [expander.label for expander in at.expander]
+    assert any("warning" in title or "problem" in title for title in titles), titles
+    assert any("Next:" in block.value for block in at.markdown)
