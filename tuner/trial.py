@@ -45,8 +45,7 @@ class Loaded:
 
     batch: RequestBatch
     content_hash: str
-    gives_acceptance: bool
-    reason: str | None
+    reason: str | None  # why its acceptance says nothing, where it does not
 
 
 def load_requests(config: TrialConfig, spec: WorkloadSpec) -> Loaded:
@@ -54,7 +53,7 @@ def load_requests(config: TrialConfig, spec: WorkloadSpec) -> Loaded:
     workload = load_workload(spec.workload)
     tokenizer = engine_class(config.engine).tokenizer(config)
     batch = build_requests(workload, tokenizer, spec, MAX_PROMPT_TOKENS)
-    return Loaded(batch, workload.content_hash, workload.gives_acceptance, workload.reason)
+    return Loaded(batch, workload.content_hash, workload.reason)
 
 
 def run_trial(

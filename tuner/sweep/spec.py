@@ -127,11 +127,6 @@ def violations(result: TrialResult, limits: dict[Objective, float]) -> list[str]
     return words
 
 
-def read_spec(path: Path) -> SweepSpec:
-    """Read a sweep spec from YAML. Raises BadInput naming the field."""
-    return parse_spec(read_yaml(path, "SPEC"), str(path))
-
-
 def read_yaml(path: Path, field: str) -> dict[str, Any]:
     """Read a YAML (or JSON) mapping. Raises BadInput."""
     try:

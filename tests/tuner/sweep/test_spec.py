@@ -8,7 +8,7 @@ from tuner.sweep.spec import (
     SweepSpec,
     excess,
     parse_spec,
-    read_spec,
+    read_yaml,
     value_of,
     violations,
 )
@@ -50,13 +50,13 @@ def test_wrong_fields_are_named_with_their_value(data, message):
 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(BadInput, match="does not exist"):
-        read_spec(tmp_path / "none.yaml")
+        read_yaml(tmp_path / "none.yaml", "SPEC")
     (tmp_path / "bad.yaml").write_text("a: [")
     with pytest.raises(BadInput, match="cannot be read as YAML"):
-        read_spec(tmp_path / "bad.yaml")
+        read_yaml(tmp_path / "bad.yaml", "SPEC")
     (tmp_path / "list.yaml").write_text("- 1")
     with pytest.raises(BadInput, match="must be a mapping"):
-        read_spec(tmp_path / "list.yaml")
+        read_yaml(tmp_path / "list.yaml", "SPEC")
 
 
 def empty_result(**fields) -> TrialResult:

@@ -19,11 +19,11 @@ from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes
 from tuner.engines.redrafter.linear import (
+    DEFAULT_PRECISION,
     DTYPES,
     Compute,
     apply_compute,
     compute_path,
-    default_precision,
     module_bytes,
 )
 from tuner.engines.redrafter.llama import Llama
@@ -74,9 +74,7 @@ class RedrafterEngine(Engine):
         started = time.perf_counter()
         progress = on_progress or (lambda fraction, text: None)
         device = pick_device(config.device)
-        compute = compute_path(config.quantization or default_precision(device), device)
-        # NOTE: cuDNN's attention plans anew for every context length, at tens of milliseconds.
-        torch.backends.cuda.enable_cudnn_sdp(False)
+        compute = compute_path(config.quantization or DEFAULT_PRECISION, device)
         self._cache = None
         progress(0.0, f"loading {config.model}")
         model = self._load_model(config.model, compute)

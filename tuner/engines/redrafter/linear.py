@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tuner.errors import UnsupportedConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DEFAULT_PRECISION = "bf16"
 _FP16_MAX = 65504.0
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -39,11 +40,6 @@ class Compute:
         if self.packed:
             return f"{self.precision} weights packed for FBGEMM fp16, {activations} activations"
         return f"torch linear, {activations}"
-
-
-def default_precision(device: torch.device) -> str:
-    """Return what people deploy on this device: bf16."""
-    return "bf16"
 
 
 def compute_path(precision: str, device: torch.device) -> Compute:
@@ -85,6 +81,9 @@ class PackedLinear(nn.Module):
 
 def apply_compute(module: Module, compute: Compute) -> Module:
     """Move `module` to the device and precision of `compute`, packing its linear layers."""
+    if compute.device.type == "cuda":
+        # NOTE: cuDNN's attention plans anew for every context length, at tens of milliseconds.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     module.requires_grad_(False)
     module.to(device=compute.device, dtype=compute.weight_dtype)
     if compute.packed:

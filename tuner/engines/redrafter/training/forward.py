@@ -19,8 +19,6 @@ def load_frozen(model_dir: Path, device: torch.device, positions: int) -> Llama:
     if device.type == "cuda":
         # NOTE: products of bf16 values are exact in TF32; only the fp32 logits are affected.
         torch.set_float32_matmul_precision("high")
-        # NOTE: cuDNN's attention plans anew for every shape, and here shapes never repeat.
-        torch.backends.cuda.enable_cudnn_sdp(False)
     model = load_llama(model_dir)
     if positions > model.config.max_position:
         raise BadInput(
