@@ -98,13 +98,14 @@ class DecodeLoop:
     def step(self) -> tuple[StepRecord, list[RequestRecord]]:
         """Run one step; return its record and the requests that it finished."""
         clock = PhaseClock(self.device)
+        clock.begin("draft")
         tree = self._draft()
-        clock.mark("draft")
+        clock.begin("verify")
         verified = self._verify(tree)
-        clock.mark("verify")
+        clock.begin("accept")
         accepted = accept(tree, verified.tree_choice)
         self._keep_accepted(accepted)
-        clock.mark("accept")
+        clock.begin("host")
         lengths, tokens, firsts = self._read_back(accepted, verified.prompt_choice)
         phase_ms = clock.durations_ms()
         record = StepRecord(
@@ -129,6 +130,7 @@ class DecodeLoop:
         self._advance(accepted, verified)
         finished = self._leave()
         self.steps += 1
+        clock.end()
         wall_ms = (time.perf_counter() - clock.start_s) * 1e3
         record.host_ms = max(0.0, wall_ms - record.total_ms)
         return record, finished
