@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.possible import check_requests, check_steps
-from profiles.records import Percentiles, RequestRecord, ServeMetrics, StepRecord, TimeShare
+from profiles.records import (
+    STEP_PHASES,
+    Percentiles,
+    RequestRecord,
+    ServeMetrics,
+    StepRecord,
+    TimeShare,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -133,9 +140,8 @@ def _tpot_s(requests: Sequence[RequestRecord]) -> list[float]:
 
 def _time_share(steps: Sequence[StepRecord]) -> TimeShare:
     """Fractions of all step time."""
-    parts = np.array([(s.draft_ms, s.verify_ms, s.accept_ms, s.host_ms) for s in steps])
-    draft, verify, accept, host = (parts.sum(axis=0) / parts.sum()).tolist()
-    return TimeShare(draft=draft, verify=verify, accept=accept, host=host)
+    parts = np.array([step.phases_ms for step in steps]).sum(axis=0)
+    return TimeShare(**dict(zip(STEP_PHASES, (parts / parts.sum()).tolist(), strict=True)))
 
 
 def _percentiles(seconds: Sequence[float]) -> Percentiles:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from profiles.records import RequestRecord, StepRecord
+from profiles.records import STEP_PHASES, RequestRecord, StepRecord
 
-_STEP_PARTS = ("draft_ms", "verify_ms", "accept_ms", "host_ms")
 _STEP_LISTS = ("tree_nodes", "accepted", "committed")
 
 
@@ -85,10 +84,11 @@ def check_steps(
 
 
 def _check_times(step: StepRecord) -> None:
-    for part in _STEP_PARTS:
-        value = getattr(step, part)
+    for phase, value in zip(STEP_PHASES, step.phases_ms, strict=True):
         if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"step {step.index}: {part} = {value} must be finite, not negative")
+            raise ValueError(
+                f"step {step.index}: {phase}_ms = {value} must be finite, not negative"
+            )
     if step.total_ms <= 0:
         raise ValueError(f"step {step.index}: non-positive duration {step.total_ms} ms")
 

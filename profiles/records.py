@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
 FinishReason = Literal["stop", "length"]
+STEP_PHASES = ("prefill", "draft", "tree", "verify", "accept", "host")
+"""Where a step's wall time goes, in the order in which a step does it."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,10 @@ class StepRecord:
 
     A step serves `context_requests` prompts being read for the first time and any number of
     generation requests; the four lists have one entry per generation request, in batch order.
+
+    `prefill_ms` reads the prompts that join, `tree_ms` merges beams into the tree and `host_ms` is
+    what the other phases leave of the step's wall time. An engine that cannot tell prefill from
+    verify, or tree from draft, leaves them 0 and counts that time there.
     """
 
     index: int
@@ -40,11 +46,25 @@ class StepRecord:
     accepted: list[int] = field(default_factory=list)  # by the verifier, before any cut
     committed: list[int] = field(default_factory=list)  # reached the user, after stop and length
     kv_used_bytes: int = 0
+    prefill_ms: float = 0.0
+    tree_ms: float = 0.0
+
+    @property
+    def phases_ms(self) -> tuple[float, ...]:
+        """Milliseconds of each of `STEP_PHASES`."""
+        return (
+            self.prefill_ms,
+            self.draft_ms,
+            self.tree_ms,
+            self.verify_ms,
+            self.accept_ms,
+            self.host_ms,
+        )
 
     @property
     def total_ms(self) -> float:
         """Wall time of the whole step in milliseconds."""
-        return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
+        return sum(self.phases_ms)
 
 
 @dataclass(slots=True)
@@ -139,6 +159,8 @@ class TimeShare(Record):
     verify: float
     accept: float
     host: float
+    prefill: float = 0.0
+    tree: float = 0.0
 
 
 class ServeMetrics(Record):

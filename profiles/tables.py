@@ -29,6 +29,8 @@ STEP_SCHEMA = pa.schema(
         ("accepted", pa.list_(pa.int64())),
         ("committed", pa.list_(pa.int64())),
         ("kv_used_bytes", pa.int64()),
+        ("prefill_ms", pa.float64()),
+        ("tree_ms", pa.float64()),
     ]
 )
 REQUEST_SCHEMA = pa.schema(
@@ -61,9 +63,15 @@ def write_records(path: Path, records: Sequence[Any], schema: pa.Schema) -> None
 def read_records(path: Path, schema: pa.Schema) -> pd.DataFrame:
     """Read records back; list columns hold numpy arrays. A missing file gives an empty frame.
 
+    A column that is younger than the file is null in it.
+
     Raises:
         ValueError: the file is not whole Parquet (`pyarrow.ArrowInvalid` is a ValueError).
     """
     if not path.exists():
         return schema.empty_table().to_pandas()
-    return pq.read_table(path).to_pandas()
+    table = pq.read_table(path)
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.to_pandas()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profiles.advisor.evidence import Evidence
+from profiles.anatomy import step_total_ms
 from profiles.telemetry.columns import HOST, HOST_NAMES
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ WATCHED = (
     "host_cpu_pct",
     "process_cpu_pct",
 )
-_PARTS = ["draft_ms", "verify_ms", "accept_ms", "host_ms"]
 
 
 def while_serving(evidence: Evidence, *columns: str) -> dict[str, pd.DataFrame]:
@@ -36,7 +36,7 @@ def while_serving(evidence: Evidence, *columns: str) -> dict[str, pd.DataFrame]:
         return {}
     steps = steps.sort_values("start_s")
     starts = steps["start_s"].to_numpy(dtype=np.float64)
-    ends = starts + steps[_PARTS].sum(axis=1).to_numpy(dtype=np.float64) / 1e3
+    ends = starts + step_total_ms(steps) / 1e3
     rows = telemetry.dropna(subset=list(columns))
     t_s = rows["t_s"].to_numpy(dtype=np.float64)
     last = np.searchsorted(starts, t_s, side="right") - 1

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from measured import requests, run_record, steps, trial_result
 
+from profiles.anatomy import step_total_ms
 from profiles.errors import DamagedRun, RunExists, StorageError, UnknownRun
 from profiles.records import TrialConfig
 from profiles.status import RunStatus, now_utc
@@ -154,6 +156,17 @@ def test_records_come_back_as_tables(run):
     assert served["id"].tolist() == ["a", "b"]
     assert served["output_token_ids"][1].tolist() == [1, 2, 3, 4, 5, 6, 7]
     np.testing.assert_array_equal(served["emission_s"][0], [10.1, 10.2, 10.3])
+
+
+def test_steps_written_before_a_phase_had_its_column_are_read(run):
+    trial = run.trial(0)
+    trial.write_steps(steps())
+    path = trial.path / "steps.parquet"
+    old = pq.read_table(path).drop_columns(["prefill_ms", "tree_ms"])
+    pq.write_table(old, path)
+    table = trial.steps()
+    assert table["prefill_ms"].isna().all() and table["tree_ms"].isna().all()
+    assert step_total_ms(table).tolist() == [step.total_ms for step in steps()]
 
 
 def test_missing_and_torn_tables_are_empty_with_their_columns(run):

@@ -74,6 +74,17 @@ def test_time_share_sums_to_one(metrics):
     assert metrics.step_ms_mean == close(10)
 
 
+def test_prefill_and_tree_are_part_of_the_step():
+    split = [change(step, prefill_ms=4.0, tree_ms=1.0) for step in steps()]
+    metrics = summarize(split, requests(), BEAM_WIDTH, DRAFT_LEN)
+    share = metrics.time_share  # of 60 ms
+    assert (share.prefill, share.tree, share.verify) == (
+        close(16 / 60), close(4 / 60), close(27 / 60),
+    )  # fmt: skip
+    assert sum(share.model_dump().values()) == close(1)
+    assert metrics.step_ms_mean == close(15)
+
+
 def test_tokens_after_the_stop_count_as_accepted_not_as_committed():
     """The verifier took d1 d2 EOS d4 d5 and a bonus token; the user got d1 d2 EOS."""
     cut = [StepRecord(0, 0.0, 1, 1, 1, 1, 0, 0, ["a"], [6], [5], [3])]
@@ -130,6 +141,8 @@ def test_no_generation_step_is_refused():
         ({"draft_ms": math.nan}, r"draft_ms = nan"),
         ({"verify_ms": -1.0}, r"verify_ms = -1\.0"),
         ({"host_ms": math.inf}, r"host_ms = inf"),
+        ({"prefill_ms": -1.0}, r"prefill_ms = -1\.0"),
+        ({"tree_ms": math.nan}, r"tree_ms = nan"),
         (
             {"draft_ms": 0.0, "verify_ms": 0.0, "accept_ms": 0.0, "host_ms": 0.0},
             r"step 1: non-positive duration",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from profiles.advisor.evidence import Evidence
 from profiles.advisor.finding import NOT_SHOWN, Finding
+from profiles.anatomy import step_total_ms
 from profiles.records import Percentiles, ServeMetrics
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 FAR_ABOVE = 3.0  # our judgement: p95 / p50
 SLOWER = 1.5  # our judgement: mean duration of steps that read prompts / of those that do not
 FEWEST_STEPS = 3  # our judgement, of either kind
-_PARTS = ["draft_ms", "verify_ms", "accept_ms", "host_ms"]
 
 
 def prefill_tail(evidence: Evidence) -> list[Finding]:
@@ -62,7 +62,7 @@ def _shared_steps(steps: pd.DataFrame) -> tuple[float, str] | None:
     """How much longer steps take that read prompts beside generation, or None if not clearly."""
     generates = steps["request_ids"].map(len) > 0
     reads = steps["context_requests"] > 0
-    took_ms = steps[_PARTS].sum(axis=1)
+    took_ms = step_total_ms(steps)
     mixed, plain = took_ms[reads & generates], took_ms[~reads & generates]
     if min(len(mixed), len(plain)) < FEWEST_STEPS or mixed.mean() < SLOWER * plain.mean():
         return None

@@ -102,6 +102,8 @@ def steps(reading: int = 0, reading_ms: float = STEP_MS) -> pd.DataFrame:
             {
                 "index": index,
                 "start_s": clock_s,
+                "prefill_ms": 0.0,
+                "tree_ms": 0.0,
                 "draft_ms": 4.0,
                 "verify_ms": took_ms - 8.0,
                 "accept_ms": 2.0,
