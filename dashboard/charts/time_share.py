@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from dashboard.charts.style import PALETTE, figure, message
 from dashboard.charts.trial_axis import stack_by_trial, trial_labels
-from profiles.records import TrialResult
+from profiles.records import STEP_PHASES, TrialResult
 
-PARTS = ("draft", "verify", "accept", "host")
+PARTS = STEP_PHASES
 
 
 @dataclass(frozen=True)

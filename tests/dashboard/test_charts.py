@@ -82,7 +82,7 @@ def test_time_shares_are_percent_and_sum_to_100():
     assert len(info.labels) == 5
     assert info.percents["verify"] == (60.0,) * 5
     assert sum(values[0] for values in info.percents.values()) == pytest.approx(100)
-    assert len(time_share.time_share_figure(info).data) == 4
+    assert len(time_share.time_share_figure(info).data) == 6
 
 
 def test_memory_that_was_not_measured_is_a_gap_with_its_reason():
