@@ -195,6 +195,65 @@ class ServeMetrics(Record):
     step_ms_mean: float
 
 
+class PhaseTime(Record):
+    """Milliseconds of one phase over the steps of a serving; `share` is of its wall time."""
+
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    share: float
+
+
+class StepAnatomy(Record):
+    """Where the wall time of a serving went, step by step.
+
+    `phases` has one entry for each of `STEP_PHASES`. `gaps` is the time before each step in which
+    no step ran: since the step before, or since the first arrival. `wall_ms` runs from the first
+    arrival to the last emission and is not read from the steps; accounted_share = (phases + gaps)
+    / wall_ms, 1 when the step records hold the whole story.
+    """
+
+    steps: int
+    wall_ms: float
+    phases: dict[str, PhaseTime]
+    gaps: PhaseTime
+    accounted_share: float
+
+
+class ModelShape(Record):
+    """What one pass of the base model reads and computes.
+
+    `weights_read_bytes` is read by every pass: all but an embedding table of its own, of which a
+    pass reads one row a token. `linear_parameters` are those of the matrix products, LM head
+    included.
+    """
+
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab_size: int
+    linear_parameters: int
+    weights_read_bytes: int
+    embedding_row_bytes: int
+    kv_bytes_per_token: int
+
+
+class DeviceLimits(Record):
+    """What the device was measured to do at best, with nothing else to do.
+
+    `matmul` names the arithmetic of `matmul_flop_per_s`. A null has its reason.
+    """
+
+    device: str
+    matmul: str
+    read_bytes_per_s: float | None
+    matmul_flop_per_s: float | None
+    reason: str | None = None
+
+
 class PairedRound(Record):
     """One round of the same prompts through the baseline and through the trial's config."""
 
@@ -264,12 +323,17 @@ class TrialResult(Record):
     device: str | None = None
     precision: str | None = None
     compute: str | None = None  # how the precision is computed on this device
+    profiler: Literal["nsys", "ncu", "torch"] | None = None  # it was profiled: no time is a result
     metrics: ServeMetrics | None = None
     baseline: ServeMetrics | None = None
     speedup: Speedup | None = None
     rounds: list[PairedRound] = []
     text: TextCheck | None = None
     memory: MemorySplit | None = None
+    anatomy: StepAnatomy | None = None
+    baseline_anatomy: StepAnatomy | None = None
+    shape: ModelShape | None = None
+    limits: DeviceLimits | None = None
     energy: EnergyUse | None = None
     prepare_s: float | None = None
     started_at: str
