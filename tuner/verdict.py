@@ -56,7 +56,9 @@ def judge_results(results: Sequence[TrialResult], spec: SweepSpec) -> Verdict:
     """Judge finished trials under the sweep's objective and limits."""
     objective = spec.objective
     feasible = [
-        r for r in results if r.state is TrialState.COMPLETE and value_of(r, objective) is not None
+        r
+        for r in results
+        if r.state is TrialState.COMPLETE and value_of(r, objective) is not None and not r.profiler
     ]
     counts: dict[str, Any] = {
         "objective": objective,
