@@ -10,6 +10,25 @@ from pathlib import Path
 from profiles.errors import UnreadableProfile
 
 _TIMEOUT_S = 900
+# Where NVIDIA's packages put the tools without adding them to PATH; the newest version wins.
+_USUAL_PLACES = {
+    "nsys": (
+        "nvidia/nsight-systems*/*/bin/nsys",
+        "nvidia/nsight-systems*/*/target-linux-*/nsys",
+        "nvidia/nsight-compute/*/host/target-linux-*/nsys",
+    ),
+    "ncu": ("nvidia/nsight-compute/*/ncu",),
+}
+
+
+def find_tool(tool: str, opt: Path = Path("/opt")) -> str | None:
+    """Path of `tool` on PATH, else in the places where NVIDIA's packages put it; None without."""
+    if found := shutil.which(tool):
+        return found
+    for pattern in _USUAL_PLACES.get(tool, ()):
+        if installed := [path for path in sorted(opt.glob(pattern)) if os.access(path, os.X_OK)]:
+            return str(installed[-1])
+    return None
 
 
 def run_tool(tool: str, arguments: list[str], report: Path, without: str) -> bytes:
@@ -18,7 +37,7 @@ def run_tool(tool: str, arguments: list[str], report: Path, without: str) -> byt
     Raises:
         UnreadableProfile: the tool is missing, fails, or takes more than 15 minutes.
     """
-    found = shutil.which(tool)
+    found = find_tool(tool)
     if found is None:
         raise UnreadableProfile(report, f"reading it needs `{tool}`, which is not here", without)
     try:
