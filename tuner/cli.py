@@ -6,6 +6,7 @@ import typer
 
 from tuner.commands.doctor import doctor
 from tuner.commands.drafter import eval_drafter, train_drafter
+from tuner.commands.export_drafter import export_drafter
 from tuner.commands.import_profile import import_profile
 from tuner.commands.run import run
 from tuner.commands.sweep import best, export, resume, status, stop, sweep
@@ -21,4 +22,5 @@ app = typer.Typer(
 COMMANDS = (doctor, run, sweep, status, stop, resume, best, export, train_drafter, eval_drafter)
 for command in COMMANDS:
     app.command()(command)
+app.command()(export_drafter)
 app.command(name="import")(import_profile)

@@ -15,11 +15,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tuner.engines.redrafter import apple_layout
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
+from tuner.engines.redrafter.fit import fit
 from tuner.engines.redrafter.llama import Llama
 from tuner.errors import BadInput
 
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _FUSED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
@@ -42,62 +45,108 @@ def load_llama(folder: Path) -> Llama:
 
 
 def load_drafter(folder: Path, base: LlamaConfig) -> Drafter:
-    """Read a drafter directory and check that it fits `base`.
+    """Read a drafter directory, in our layout or Apple's, and check that it fits `base`.
 
     Raises:
-        BadInput: corrupt, incomplete, or made for another hidden size or vocabulary.
+        BadInput: corrupt, incomplete, not finite, or made for another hidden size, vocabulary or
+            tokenizer.
     """
-    config = _read_drafter_config(folder)
-    for what, theirs, ours in (
-        ("hidden_size", config.hidden_size, base.hidden_size),
-        ("vocab_size", config.vocab_size, base.vocab_size),
-    ):
-        if theirs != ours:
-            raise BadInput(
-                "drafter", str(folder), f"its {what} is {theirs}, the base model's is {ours}"
-            )
-    deepest = max(config.context_layers, default=0)
-    if deepest > base.num_layers:
+    drafter = read_drafter(folder)
+    return fit(drafter, base, folder)
+
+
+def read_drafter(folder: Path) -> Drafter:
+    """Read a drafter directory on the CPU in its stored precision, whatever its base model.
+
+    Raises:
+        BadInput: corrupt, incomplete or not finite.
+    """
+    raw = _read_drafter_config(folder)
+    apple = apple_layout.is_apple(raw)
+    try:
+        config = apple_layout.read_config(raw) if apple else _our_config(raw)
+    except KeyError as error:
+        raise BadInput("drafter", str(folder), f"its config.json lacks {error}") from error
+    except (ValueError, TypeError) as error:
         raise BadInput(
-            "drafter",
-            str(folder),
-            f"its context_layers name layer {deepest}, the base model has {base.num_layers}",
-        )
+            "drafter", str(folder / "config.json"), f"is not a drafter config ({error})"
+        ) from error
     with torch.device("meta"):
         drafter = Drafter(config)
-    _load(drafter, _read_safetensors(folder, field="drafter"), folder, field="drafter")
-    if int(drafter.draft_vocab.max()) >= base.vocab_size:
-        raise BadInput("drafter", str(folder), "its draft_vocab names tokens past the vocabulary")
+    state = _read_safetensors(folder, field="drafter")
+    if apple:
+        state = {n: t for n, t in state.items() if n not in apple_layout.NEVER_APPLIED}
+        _check(state, apple_layout.tensor_shapes(config), folder, field="drafter")
+        state = apple_layout.to_ours(state, config)
+    _check_finite(state, folder)
+    _load(drafter, state, folder, field="drafter")
     drafter.draft_vocab = drafter.draft_vocab.long()
     return drafter
 
 
-def save_drafter(drafter: Drafter, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write config.json and drafter.safetensors into `folder`, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+def save_drafter(
+    drafter: Drafter, folder: Path, dtype: torch.dtype | None = torch.bfloat16
+) -> None:
+    """Write config.json and drafter.safetensors into `folder`, each whole or not at all.
+
+    Weights are written as `dtype`; None: as they are.
+    """
     state = {
         name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else torch.int32)
         for name, tensor in drafter.state_dict().items()
     }
+    _write(folder, drafter.config.to_json(), "drafter.safetensors", state)
+
+
+def export_for_apple(drafter: Drafter, folder: Path) -> list[str]:
+    """Write `drafter` in Apple's layout, in its stored precision; return what changes there.
+
+    Raises:
+        BadInput: a setting that the layout cannot express.
+    """
+    exported = apple_layout.from_ours(drafter)
+    _write(folder, exported.config, "model.safetensors", exported.tensors)
+    return exported.changes
+
+
+def _write(folder: Path, config: dict[str, Any], name: str, state: dict[str, Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-        contiguous = {name: tensor.contiguous() for name, tensor in state.items()}
-        save_file(contiguous, str(Path(scratch) / "drafter.safetensors"), {"format": "pt"})
-        drafter.config.save(Path(scratch))
-        for name in ("drafter.safetensors", "config.json"):
-            (Path(scratch) / name).replace(folder / name)
+        contiguous = {key: tensor.contiguous() for key, tensor in state.items()}
+        save_file(contiguous, str(Path(scratch) / name), {"format": "pt"})
+        text = json.dumps(config, indent=2) + "\n"
+        (Path(scratch) / "config.json").write_text(text, encoding="utf-8")
+        for written in (name, "config.json"):
+            (Path(scratch) / written).replace(folder / written)
 
 
-def _read_drafter_config(folder: Path) -> DrafterConfig:
+def _read_drafter_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        raw.pop("model_type", None)
-        raw["context_layers"] = tuple(raw.get("context_layers", ()))
-        return DrafterConfig(**raw)
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput("drafter", str(folder), "has no config.json") from error
-    except (ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise BadInput("drafter", str(path), f"is not a drafter config ({error})") from error
+    if not isinstance(raw, dict):
+        raise BadInput("drafter", str(path), "is not a drafter config (no JSON object)")
+    return raw
+
+
+def _our_config(raw: dict[str, Any]) -> DrafterConfig:
+    fields = {name: value for name, value in raw.items() if name != "model_type"}
+    fields["context_layers"] = tuple(fields.get("context_layers", ()))
+    return DrafterConfig(**fields)
+
+
+def _check_finite(state: dict[str, Tensor], folder: Path) -> None:
+    for name, tensor in state.items():
+        if not bool(tensor.isfinite().all()):
+            raise BadInput(
+                "drafter",
+                str(folder),
+                f"tensor {name!r} holds NaN or infinity; its training diverged, train it again",
+            )
 
 
 def _assemble(name: str, weights: dict[str, Tensor], config: LlamaConfig, folder: Path) -> Tensor:
@@ -119,26 +168,40 @@ def _take(weights: dict[str, Tensor], name: str, folder: Path) -> Tensor:
 
 
 def _load(module: torch.nn.Module, state: dict[str, Tensor], folder: Path, field: str) -> None:
-    expected = module.state_dict()
-    missing = sorted(expected.keys() - state.keys())
-    extra = sorted(state.keys() - expected.keys())
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    _check(state, shapes, folder, field)
+    module.load_state_dict(state, assign=True)
+
+
+def _check(
+    state: dict[str, Tensor], shapes: dict[str, tuple[int, ...]], folder: Path, field: str
+) -> None:
+    """Raise unless `state` holds exactly the tensors of `shapes`."""
+    missing = sorted(shapes.keys() - state.keys())
+    extra = sorted(state.keys() - shapes.keys())
     if missing or extra:
         raise BadInput(field, str(folder), f"lacks tensors {missing} or has unknown {extra}")
     for name, tensor in state.items():
-        if tensor.shape != expected[name].shape:
+        if tensor.shape != shapes[name]:
             raise BadInput(
                 field,
                 str(folder),
                 f"tensor {name!r} has shape {list(tensor.shape)}, its config.json asks for "
-                f"{list(expected[name].shape)}",
+                f"{list(shapes[name])}",
             )
-    module.load_state_dict(state, assign=True)
+
+
+def _no_safetensors(pickles: list[str]) -> str:
+    if not pickles:
+        return "holds no .safetensors file"
+    return f"holds {', '.join(pickles)}: pickles are never opened; save it as safetensors"
 
 
 def _read_safetensors(folder: Path, field: str) -> dict[str, Tensor]:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise BadInput(field, str(folder), "holds no .safetensors file")
+        pickles = [path.name for path in sorted(folder.glob("*")) if path.suffix in _PICKLES]
+        raise BadInput(field, str(folder), _no_safetensors(pickles))
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:

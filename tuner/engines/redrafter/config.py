@@ -7,7 +7,7 @@ Reads both spellings of rotary settings: `rope_theta` with `rope_scaling` (trans
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class LlamaConfig:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
+    folder: Path | None = None  # where it was read from, and the tokenizer is
 
     @classmethod
     def from_dir(cls, folder: Path) -> LlamaConfig:
@@ -62,7 +63,7 @@ class LlamaConfig:
                 "architecture", architecture, f"use one of {', '.join(SUPPORTED_ARCHITECTURES)}"
             )
         try:
-            return _parse(raw, architecture)
+            return replace(_parse(raw, architecture), folder=folder)
         except KeyError as error:
             raise BadInput(
                 "config.json", str(folder), f"lacks {error.args[0]!r}; the checkpoint is incomplete"

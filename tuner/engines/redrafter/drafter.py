@@ -4,11 +4,16 @@
     x_t = p + Ps s_t;  x <- x + SiLU(R_k x + r_k) for every block;  logits = H x_t
 
 `c` is the base model's hidden state of the last accepted token and constant while drafting, so what
-depends on it is computed once a step: `p = Pc c`, `d = 0` in the released layout. A drafter with a
+depends on it is computed once a step: `p = Pc c`, `d = 0` in the plain form. A drafter with a
 `context_width` spends more there, where it is cheapest: a small residual network reads `c` and
 emb(g_0) and yields both p and d. `g_0` is the token that the base model already chose. Only the
 input embedding is shared with the base model, frozen. The head covers the `draft_vocab_size` most
 frequent tokens: proposals outside it are impossible, which costs acceptance and never correctness.
+
+The plain form is what Apple's checkpoints hold (`apple_layout` reads and writes them). Three
+settings name what differs between the paper, its released code and what is trained here: the first
+state, whether `x` is a projection or just `c` beside `s_t`, and among how many tokens a beam's
+probability is normalised.
 
 Source: Zhang et al., Recurrent Drafter (arXiv 2403.09919) and the released checkpoint layout, with
 `exit_dim` smaller than twice the hidden size and its input projection split into its two halves.
@@ -16,18 +21,34 @@ Source: Zhang et al., Recurrent Drafter (arXiv 2403.09919) and the released chec
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+RECURRENCES = ("elman", "sum")
+FIRST_STEPS = ("zero_state", "embedding")
+_MASKED_LOGIT = -50_000.0
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig:
-    """Shape of a drafter and what it was trained for."""
+    """Shape of a drafter and what it was trained for.
+
+    Attributes:
+        recurrence: "elman", or "sum": s_t = s_{t-1} + emb(g_{t-1}), without weights.
+        first_step: "zero_state", the released code's s_0 = 0, or "embedding", the paper's
+            s_1 = emb(g_0).
+        input_projection: False: x = (c, s_t), so `exit_dim` is twice `hidden_size`.
+        scored_tokens: A beam's probability is normalised among its so many likeliest next tokens,
+            the released code's 50; 0: among all.
+        tokenizer_sha256: Fingerprint of the tokenizer it was trained with; None: not known.
+
+    Raises:
+        ValueError: settings that contradict each other; names the field.
+    """
 
     hidden_size: int
     vocab_size: int
@@ -38,16 +59,34 @@ class DrafterConfig:
     context_layers: tuple[int, ...] = ()
     context_width: int = 0  # 0: the context is projected, nothing more
     num_context_blocks: int = 0
+    recurrence: str = "elman"
+    first_step: str = "zero_state"
+    input_projection: bool = True
+    scored_tokens: int = 0
+    tokenizer_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("recurrence", RECURRENCES), ("first_step", FIRST_STEPS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {allowed}")
+        if self.input_projection:
+            return
+        if self.exit_dim != 2 * self.hidden_size:
+            raise ValueError(
+                f"exit_dim is {self.exit_dim}: without input_projection it is twice hidden_size, "
+                f"{2 * self.hidden_size}"
+            )
+        if self.context_layers or self.context_width:
+            raise ValueError("context_layers and context_width need input_projection")
 
     @property
     def context_size(self) -> int:
         """Width of the context that the base model hands over."""
         return self.hidden_size * (1 + len(self.context_layers))
 
-    def save(self, folder: Path) -> None:
-        """Write `config.json`."""
-        text = json.dumps({"model_type": "redrafter_drafter", **asdict(self)}, indent=2)
-        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `config.json`."""
+        return {"model_type": "redrafter_drafter", **asdict(self)}
 
 
 class Drafter(nn.Module):
@@ -57,17 +96,21 @@ class Drafter(nn.Module):
         super().__init__()
         self.config = config
         hidden, exit_dim = config.hidden_size, config.exit_dim
-        self.rnn_w = nn.Linear(hidden, hidden, bias=False)
-        self.rnn_u = nn.Linear(hidden, hidden)
+        if config.recurrence == "elman":
+            self.rnn_w = nn.Linear(hidden, hidden, bias=False)
+            self.rnn_u = nn.Linear(hidden, hidden)
         wide = config.context_width
         self.context_in = nn.Linear(config.context_size + hidden, wide) if wide else None
         self.context_blocks = nn.ModuleList(
             nn.Linear(wide, wide) for _ in range(config.num_context_blocks)
         )
-        self.context_proj = (
-            nn.Linear(wide, exit_dim + hidden) if wide else nn.Linear(config.context_size, exit_dim)
-        )
-        self.state_proj = nn.Linear(hidden, exit_dim, bias=False)
+        if config.input_projection:
+            self.context_proj = (
+                nn.Linear(wide, exit_dim + hidden)
+                if wide
+                else nn.Linear(config.context_size, exit_dim)
+            )
+            self.state_proj = nn.Linear(hidden, exit_dim, bias=False)
         self.blocks = nn.ModuleList(nn.Linear(exit_dim, exit_dim) for _ in range(config.num_blocks))
         self.head = nn.Linear(exit_dim, config.draft_vocab_size, bias=False)
         self.draft_vocab: Tensor
@@ -79,6 +122,8 @@ class Drafter(nn.Module):
         Returns:
             `p` [..., exit_dim] for `exit` and `d` [..., hidden] for `next_state`.
         """
+        if not self.config.input_projection:
+            return F.pad(context, (0, self.config.hidden_size)), torch.zeros_like(true_embedding)
         if self.context_in is None:
             return self.context_proj(context), torch.zeros_like(true_embedding)
         x = self.context_in(torch.cat((context, true_embedding), dim=-1))
@@ -89,15 +134,33 @@ class Drafter(nn.Module):
 
     def next_state(self, embedding: Tensor, state: Tensor, d: Tensor) -> Tensor:
         """Feed the embedding of one more token; all [..., hidden]. The first state is zero."""
-        return F.silu(self.rnn_w(embedding) + self.rnn_u(state) + d)
+        if self.config.recurrence == "sum":
+            return embedding + state + d
+        following = F.silu(self.rnn_w(embedding) + self.rnn_u(state) + d)
+        if self.config.first_step == "zero_state":
+            return following
+        # NOTE: a state of exact zeros is the one that drafting starts from.
+        return torch.where((state == 0).all(-1, keepdim=True), embedding, following)
 
     def exit(self, p: Tensor, state: Tensor) -> Tensor:
         """Return what the head reads, [..., exit_dim]."""
-        x = p + self.state_proj(state)
+        if self.config.input_projection:
+            x = p + self.state_proj(state)
+        else:
+            x = p + F.pad(state, (self.config.hidden_size, 0))
         for block in self.blocks:
             x = x + F.silu(block(x))
         return x
 
     def logits(self, p: Tensor, state: Tensor) -> Tensor:
-        """Return logits over the draft vocabulary, [..., draft_vocab_size]."""
-        return self.head(self.exit(p, state))
+        """Return logits over the draft vocabulary, [..., draft_vocab_size].
+
+        With `scored_tokens` the rest is masked, and the best is moved to 0 so that the mask lies
+        far below every logit.
+        """
+        logits = self.head(self.exit(p, state))
+        if not 0 < self.config.scored_tokens < logits.shape[-1]:
+            return logits
+        best = logits.topk(self.config.scored_tokens, dim=-1).values
+        unscored = logits < best[..., -1:]
+        return (logits - best[..., :1]).masked_fill(unscored, _MASKED_LOGIT)
