@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
+ProfilerName = Literal["nsys", "ncu", "torch"]
 FinishReason = Literal["stop", "length"]
 STEP_PHASES = ("prefill", "draft", "tree", "verify", "accept", "host")
 """Where a step's wall time goes, in the order in which a step does it."""
@@ -323,7 +324,7 @@ class TrialResult(Record):
     device: str | None = None
     precision: str | None = None
     compute: str | None = None  # how the precision is computed on this device
-    profiler: Literal["nsys", "ncu", "torch"] | None = None  # it was profiled: no time is a result
+    profiler: ProfilerName | None = None  # it was profiled: no time is a result
     metrics: ServeMetrics | None = None
     baseline: ServeMetrics | None = None
     speedup: Speedup | None = None

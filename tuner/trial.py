@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from profiles.hardware import fingerprint
 from profiles.records import (
     EnergyUse,
     Hardware,
+    ProfilerName,
     ServeMetrics,
     TrialConfig,
     TrialResult,
@@ -25,12 +26,13 @@ from profiles.telemetry.parts import read, read_reasons
 from profiles.telemetry.sampler import Sampler
 from profiles.trial_folder import TrialFolder
 from tuner.engines import engine_class
-from tuner.engines.base import Engine, Progress
+from tuner.engines.base import Engine, Progress, Request
 from tuner.errors import BadInput, OutOfMemory, TunerError
 from tuner.measure import Measurement, Served, compare_text, measure, metrics_of
 from tuner.workloads import RequestBatch, build_requests, load_workload
 
 MAX_PROMPT_TOKENS = 2048
+Measuring = Callable[[Engine, TrialConfig, Sequence[Request], int, Progress | None], Measurement]
 
 
 def config_hash(config: TrialConfig, workload: WorkloadSpec, workload_hash: str) -> str:
@@ -62,10 +64,13 @@ def run_trial(
     spec: WorkloadSpec,
     engine: Engine | None = None,
     on_progress: Progress | None = None,
+    measuring: Measuring = measure,
+    profiler: ProfilerName | None = None,
 ) -> TrialResult:
     """Measure `config` and write config, result, tables and telemetry into `folder`.
 
-    What the engine cannot do is a failed result with its error, not an exception.
+    What the engine cannot do is a failed result with its error, not an exception. `measuring`
+    serves the requests; a `profiler` that watches it is named in the result.
 
     Raises:
         BadInput: the workload or the model is wrong, before anything is measured.
@@ -82,12 +87,13 @@ def run_trial(
         "config_hash": config_hash(config, spec, loaded.content_hash),
         "workload": spec,
         "started_at": started_at,
+        "profiler": profiler,
     }
     gpus = engine.support(config.device).gpu_uuids
     try:
         with Sampler(folder.telemetry_dir, gpus=gpus) as sampler:
             sampler.wait_until_ready()
-            measured = measure(engine, config, loaded.batch.requests, spec.seed, on_progress)
+            measured = measuring(engine, config, loaded.batch.requests, spec.seed, on_progress)
     except BadInput:
         raise
     except TunerError as error:
@@ -165,6 +171,7 @@ def headline(result: TrialResult) -> dict[str, object]:
     baseline, speedup = result.baseline, result.speedup
     return {
         "state": result.state,
+        "profiler": result.profiler,
         "engine": result.config.engine,
         "model": result.config.model,
         "device": result.device,
