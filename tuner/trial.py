@@ -28,6 +28,7 @@ from profiles.trial_folder import TrialFolder
 from tuner.engines import engine_class
 from tuner.engines.base import Engine, Progress, Request
 from tuner.errors import BadInput, OutOfMemory, TunerError
+from tuner.explanation import explanation
 from tuner.measure import Measurement, Served, compare_text, measure, metrics_of
 from tuner.workloads import RequestBatch, build_requests, load_workload
 
@@ -136,6 +137,7 @@ def _outcome(
         ),
         "memory": measured.memory,
         "energy": _energy(folder, measured.trial),
+        **explanation(config, measured),
     }
 
 
