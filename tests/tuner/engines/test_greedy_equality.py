@@ -10,7 +10,10 @@ import torch
 from profiles.records import RequestRecord, StepRecord, TrialConfig
 from tests.tuner.engines.tiny import VOCAB, save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
+from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.engines.redrafter.kv_cache import KVCache
 
 SHAPES = {
     "grouped-query, tied": {},
@@ -127,6 +130,38 @@ def test_joining_and_leaving_between_steps(tiny_llama, tmp_path, beam_width, dra
     if batch_size > 1:
         mixed = [s for s in steps if s.context_requests and s.request_ids]
         assert mixed, "some step must hold prompts and generations at once"
+
+
+@pytest.mark.parametrize(("beam_width", "draft_len"), [(1, 0), (1, 3), (4, 4)])
+def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, beam_width, draft_len):
+    # What CUDA captures: a power of two of rows, trees of full room, attention over everything.
+    drafter = load_drafter(
+        save_tiny_drafter(tmp_path / "drafter", draft_vocab_size=16, scale=2.0),
+        (model := load_llama(tiny_llama)).config,
+    )
+    model.prepare_positions(128, torch.device("cpu"), torch.float32)
+    cache = KVCache(model.config, 40, torch.device("cpu"), torch.float32)
+    loop = DecodeLoop(model, drafter, cache, beam_width, draft_len, 6, 64)
+    loop.graphs = Uncaptured(loop.generation)
+    requests = [Request(str(i), p, 10 + 3 * i) for i, p in enumerate(prompts(9))]
+    pending, texts = iter(requests), {}
+    loop.start(seed=0)
+    while loop.admit(pending) or loop.busy:
+        texts |= {r.id: r.output_token_ids for r in loop.step()[1]}
+    assert texts == generate(tiny_llama, requests)
+    assert loop.graphs.rows == {1, 2, 4, 6}
+
+
+class Uncaptured:
+    """Stands for the graphs of a CUDA device: runs the same shapes eagerly."""
+
+    def __init__(self, generation) -> None:
+        self.generation = generation
+        self.rows: set[int] = set()
+
+    def run(self, shape, begin):
+        self.rows.add(shape.rows)
+        return self.generation.run(shape, begin)
 
 
 def test_a_tree_of_every_continuation_is_always_accepted(tmp_path):

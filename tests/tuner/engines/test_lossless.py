@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 from profiles.records import RequestRecord, TrialConfig
 from tests.tuner.engines.tiny import save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
-from tuner.engines.redrafter import decode
+from tuner.engines.redrafter import generation
 from tuner.engines.redrafter.accept import Accepted
 from tuner.engines.redrafter.engine import RedrafterEngine
 
@@ -84,9 +84,9 @@ def test_our_rule_keeps_the_distribution(models, exact, beam_width, draft_len):
 @pytest.mark.parametrize(("beam_width", "draft_len"), [(1, 2), (2, 2), (5, 2)])
 def test_the_published_rule_does_not(models, exact, monkeypatch, beam_width, draft_len):
     published = PublishedRule()
-    monkeypatch.setattr(decode, "choose", published.choose)
-    monkeypatch.setattr(decode, "accept", published.accept)
-    monkeypatch.setattr(decode, "beam_search", published.beam_search)
+    monkeypatch.setattr(generation, "choose", published.choose)
+    monkeypatch.setattr(generation, "accept", published.accept)
+    monkeypatch.setattr(generation, "beam_search", published.beam_search)
     texts = draw_texts(models, beam_width=beam_width, draft_len=draft_len)
     assert p_value(texts, exact) < 1e-6
 
@@ -104,8 +104,8 @@ class PublishedRule:
 
     def __init__(self) -> None:
         self.generator = torch.Generator().manual_seed(0)
-        self.true_search = decode.beam_search
-        self.true_choose = decode.choose
+        self.true_search = generation.beam_search
+        self.true_choose = generation.choose
 
     def beam_search(self, drafter, embed, true_token, context, beam_width, draft_len):
         beams = self.true_search(drafter, embed, true_token, context, beam_width, draft_len)

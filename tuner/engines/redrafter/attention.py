@@ -1,8 +1,7 @@
-"""Attention of one step: prompts being read and draft trees being verified, over paged KV.
+"""Attention over paged KV: prompts being read, and draft trees being verified.
 
-The flat tokens of a step are the prompts first, then the trees, padded to N nodes each. Either part
-may be empty. Grouped-query attention folds the query heads of a group into the rows of their KV
-head, so that no key is ever copied per head.
+Grouped-query attention folds the query heads of a group into the rows of their KV head, so that no
+key is ever copied per head.
 """
 
 from __future__ import annotations
@@ -14,50 +13,99 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tuner.engines.redrafter.kv_cache import KVCache
+from tuner.engines.redrafter.llama import Attend
+from tuner.engines.redrafter.rows import Rows
+from tuner.engines.redrafter.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class TreeSpan:
-    """The trees of a step: B sequences of N nodes, each seeing its context and its ancestors."""
-
-    batch: int
-    nodes: int
-    gather: Tensor  # [B, S] slots of the context followed by the nodes
-    run: slice | None  # the same as a slice, when there is one sequence in one run of slots
-    mask: Tensor | None  # [B, 1, group * N, S] additive; None: everything is seen
-
-
-@dataclass(frozen=True, slots=True)
-class StepAttention:
-    """An `Attend` for `Llama.forward`: writes the new keys and values, then attends."""
+class PromptAttention:
+    """An `Attend` for whole prompts laid end to end: writes their keys and values, then attends."""
 
     cache: KVCache
     slots: Tensor  # [T] where each token's key and value go
     prompts: list[tuple[int, int]]  # spans of flat tokens, one a prompt
-    trees: TreeSpan | None
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend for one layer; q [T, heads, dim], k and v [T, kv_heads, dim]."""
         self.cache.write(layer, self.slots, k, v)
         parts = [_causal(q[a:b], k[a:b], v[a:b]) for a, b in self.prompts]
-        if self.trees:
-            rows = self.trees.batch * self.trees.nodes
-            parts.append(self._tree(layer, q[q.shape[0] - rows :], self.trees))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _tree(self, layer: int, q: Tensor, trees: TreeSpan) -> Tensor:
+
+@dataclass(frozen=True, slots=True)
+class TreeAttention:
+    """An `Attend` for B trees of N nodes, each node seeing its context and its ancestors."""
+
+    cache: KVCache
+    slots: Tensor  # [B * N] where each node's key and value go
+    gather: Tensor | slice  # [B, S] slots of the context and the nodes; one run of slots if B = 1
+    mask: Tensor | None  # [B, 1, group * N, S] additive; None: everything is seen
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attend for one layer; q [B * N, heads, dim], k and v [B * N, kv_heads, dim]."""
+        self.cache.write(layer, self.slots, k, v)
         store = self.cache.data[layer]
-        if trees.run is not None:
-            keys, values = store[:, trees.run].unsqueeze(1).transpose(2, 3)
+        if isinstance(self.gather, slice):
+            keys, values = store[:, self.gather].unsqueeze(1).transpose(2, 3)
         else:
-            shape = (2, *trees.gather.shape, *store.shape[2:])
-            picked = store.index_select(1, trees.gather.flatten()).view(shape)
+            shape = (2, *self.gather.shape, *store.shape[2:])
+            picked = store.index_select(1, self.gather.flatten()).view(shape)
             keys, values = picked.transpose(2, 3)
-        kv_heads, dim = keys.shape[1], keys.shape[3]
-        folded = q.view(trees.batch, trees.nodes, kv_heads, -1, dim).permute(0, 2, 3, 1, 4)
-        rows = folded.reshape(trees.batch, kv_heads, -1, dim)
-        out = F.scaled_dot_product_attention(rows, keys, values, attn_mask=trees.mask)
+        batch, kv_heads, _, dim = keys.shape
+        folded = q.view(batch, -1, kv_heads, q.shape[1] // kv_heads, dim).permute(0, 2, 3, 1, 4)
+        rows = folded.reshape(batch, kv_heads, -1, dim)
+        out = F.scaled_dot_product_attention(rows, keys, values, attn_mask=self.mask)
         return out.view(folded.shape).permute(0, 3, 1, 2, 4).reshape(q.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class PagedTreeAttention:
+    """As `TreeAttention`, in a kernel that reads pages and lengths on the device."""
+
+    cache: KVCache
+    new_slots: Tensor  # [B * N] where each node's key and value go
+    slots: Tensor  # [places, capacity] slot of every position
+    kv_len: Tensor  # [places] length of each context
+    sees: Tensor  # [B, N, N] whether node i attends to node j
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attend for one layer; q [B * N, heads, dim], k and v [B * N, kv_heads, dim]."""
+        from tuner.engines.redrafter.kernels.tree_attention import attend
+
+        self.cache.write(layer, self.new_slots, k, v)
+        keys, values = self.cache.data[layer]
+        return attend(q, keys, values, self.slots, self.kv_len, self.sees)
+
+
+def tree_attention(cache: KVCache, rows: Rows, sees: Tensor, slots: Tensor, context: int) -> Attend:
+    """Return the attention of trees that follow the contexts of the first B rows.
+
+    Args:
+        cache: keys and values, written for the nodes and read for everything.
+        rows: the running requests; their `kv_len` is the length of each context.
+        sees: [B, N, N] whether node i attends to node j.
+        slots: [B, N] slot of each node.
+        context: longest context to cover.
+    """
+    if cache.data.is_cuda:
+        return PagedTreeAttention(cache, slots.flatten(), rows.slots, rows.kv_len, sees)
+    batch, nodes = slots.shape
+    span = context + nodes
+    mask = None
+    if nodes > 1 or batch > len(rows) or any(s.kv_len < context for s in rows.sequences):
+        mask = tree_mask(sees, rows.kv_len[:batch], span, cache.group, cache.data.dtype)
+    run = _one_run(rows.sequences[0], span) if batch == 1 else None
+    return TreeAttention(cache, slots.flatten(), run or rows.slots[:batch, :span], mask)
+
+
+def _one_run(sequence: Sequence, span: int) -> slice | None:
+    """The first `span` slots of a sequence as a slice, when its blocks lie side by side."""
+    blocks = sequence.blocks
+    if span > len(sequence.slots) or blocks[-1] - blocks[0] != len(blocks) - 1:
+        return None
+    first = int(sequence.slots[0])
+    return slice(first, first + span)
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

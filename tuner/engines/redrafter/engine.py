@@ -31,6 +31,7 @@ from tuner.errors import BadInput, OutOfMemory, UnsupportedConfig
 from tuner.models import BUILTIN_MODEL, resolve_model
 
 SHIPPED_DRAFTER = Path(__file__).parent / "shipped" / BUILTIN_MODEL
+LOOPS_KEPT = 4  # configs whose graphs stay captured: a trial, its baseline and room to compare
 _NOT_YET = "this engine has no quantized kernels; use fp32, fp16 or bf16"
 
 
@@ -49,8 +50,9 @@ class RedrafterEngine(Engine):
         self._compute: Compute | None = None
         self._loaded_model: tuple[str, Compute] | None = None
         self._loaded_drafter: tuple[Path, Compute] | None = None
+        self._loops: dict[tuple[Drafter | None, int, int, int, int], DecodeLoop] = {}
+        self._loop: DecodeLoop | None = None
         self._config: TrialConfig | None = None
-        self._max_seq_len = 0
 
     @classmethod
     def support(cls, device: str = "auto") -> Support:
@@ -75,7 +77,7 @@ class RedrafterEngine(Engine):
         progress = on_progress or (lambda fraction, text: None)
         device = pick_device(config.device)
         compute = compute_path(config.quantization or DEFAULT_PRECISION, device)
-        self._cache = None
+        self._loop = None
         progress(0.0, f"loading {config.model}")
         model = self._load_model(config.model, compute)
         progress(0.7, "loading drafter")
@@ -86,10 +88,9 @@ class RedrafterEngine(Engine):
             raise BadInput(
                 "max_seq_len", max_seq_len, f"the model reads {model.config.max_position} positions"
             )
-        model.prepare_positions(reach, device, compute.activation_dtype)
-        self._cache = _reserve(model, config, reach, compute)
-        self._drafter = drafter
-        self._config, self._max_seq_len, self._compute = config, max_seq_len, compute
+        self._make_room(model, config, reach, compute)
+        self._loop = self._loop_for(model, drafter, config, max_seq_len)
+        self._config, self._compute = config, compute
         progress(1.0, "ready")
         return Prepared(
             cost_s=time.perf_counter() - started,
@@ -102,19 +103,10 @@ class RedrafterEngine(Engine):
         self, requests: Iterable[Request], seed: int = 0
     ) -> Iterator[StepRecord | RequestRecord]:
         """Serve `requests`, at most `batch_size` at once."""
-        assert self._model and self._cache and self._config, "prepare comes first"
-        loop = DecodeLoop(
-            self._model,
-            self._drafter,
-            self._cache,
-            self._config.beam_width,
-            self._config.draft_len,
-            self._config.batch_size,
-            self._max_seq_len,
-            seed,
-        )
-        pending = iter(requests)
+        assert self._loop and self._config, "prepare comes first"
+        loop, pending = self._loop, iter(requests)
         try:
+            loop.start(seed)
             while True:
                 loop.admit(pending)
                 if not loop.busy:
@@ -149,6 +141,7 @@ class RedrafterEngine(Engine):
 
     def close(self) -> None:
         """Release everything."""
+        self._loops, self._loop = {}, None
         self._model = self._drafter = self._cache = None
         self._loaded_model = self._loaded_drafter = None
         gc.collect()
@@ -162,6 +155,31 @@ class RedrafterEngine(Engine):
             self._model = _fit(lambda: apply_compute(load_llama(folder), compute))
             self._loaded_model = (name, compute)
         return self._model
+
+    def _make_room(self, model: Llama, config: TrialConfig, reach: int, compute: Compute) -> None:
+        """Have a KV cache and positions for `config`; ones that are large enough stay."""
+        blocks = 1 + config.batch_size * blocks_for(reach)
+        positions = 0 if model.rotation is None else model.rotation.shape[0]
+        if self._cache is None or self._cache.blocks < blocks or positions < reach:
+            self._loops, self._cache = {}, None
+            model.prepare_positions(reach, compute.device, compute.activation_dtype)
+            self._cache = _reserve(model, config, blocks, compute)
+
+    def _loop_for(
+        self, model: Llama, drafter: Drafter | None, config: TrialConfig, max_seq_len: int
+    ) -> DecodeLoop:
+        """Return the loop of `config`, with its graphs where it ran before."""
+        cache = self._cache
+        assert cache is not None
+        sizes = config.beam_width, config.draft_len, config.batch_size, max_seq_len
+        key = drafter if config.draft_len else None, *sizes
+        if key not in self._loops:
+            if len(self._loops) == LOOPS_KEPT:
+                del self._loops[next(iter(self._loops))]
+            loop = _fit(lambda: DecodeLoop(model, drafter, cache, *sizes))
+            _fit(lambda: loop.capture(sampled=False))
+            self._loops[key] = loop
+        return self._loops[key]
 
     def _load_drafter(self, config: TrialConfig, model: Llama, compute: Compute) -> Drafter | None:
         """Return the drafter that `config` needs; one that is loaded is kept for later configs."""
@@ -193,9 +211,8 @@ def _drafter_folder(config: TrialConfig) -> Path:
     )
 
 
-def _reserve(model: Llama, config: TrialConfig, reach: int, compute: Compute) -> KVCache:
+def _reserve(model: Llama, config: TrialConfig, blocks: int, compute: Compute) -> KVCache:
     """Make the KV cache, after checking that it fits."""
-    blocks = 1 + config.batch_size * blocks_for(reach)
     needed = cache_bytes(model.config, blocks, compute.activation_dtype)
     free = _free_bytes(compute.device)
     if needed > free:

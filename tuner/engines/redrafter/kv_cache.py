@@ -61,6 +61,7 @@ class KVCache:
         )
         self.pool = BlockPool(blocks)
         self.blocks = blocks
+        self.group = config.num_heads // config.num_kv_heads  # query heads of a KV head
 
     @property
     def block_bytes(self) -> int:

@@ -103,7 +103,10 @@ class Llama(nn.Module):
         self.rotation: Tensor | None = None
 
     def prepare_positions(self, positions: int, device: torch.device, dtype: torch.dtype) -> None:
-        """Build the rotary table for `positions` positions; called once before serving."""
+        """Have a rotary table of at least `positions` positions; one that is there stays."""
+        held = self.rotation
+        if held is not None and held.shape[0] >= positions and held.dtype == dtype:
+            return
         table = rotation_table(self.config.rope, self.config.head_dim, positions)
         self.rotation = table.to(device=device, dtype=dtype)
 

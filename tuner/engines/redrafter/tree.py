@@ -3,7 +3,7 @@
 All beams have the same length, so a cell (beam i, column k) duplicates an earlier beam exactly when
 their first k + 1 tokens agree; it is then owned by the first such beam. The cells that own
 themselves are the nodes of the tree, numbered row by row, so that node 0 is the root. Everything is
-tensor operations over the whole batch; nothing is read back from the device.
+tensor operations over the whole batch.
 
 Source: Zhang et al., Recurrent Drafter (arXiv 2403.09919), section on dynamic tree attention.
 """
@@ -36,15 +36,16 @@ def root_only(true_token: Tensor) -> DraftTree:
     return DraftTree(tokens.unsqueeze(1), zero.unsqueeze(1), tokens, zero, sees, zero[:, 0] + 1)
 
 
-def build_tree(beams: Tensor) -> DraftTree:
+def build_tree(beams: Tensor, room: int | None = None) -> DraftTree:
     """Merge the common prefixes of `beams` [B, W, L], L = 1 + draft_len.
 
-    The room N is what the largest tree of the batch needs, at most 1 + W * (L - 1).
+    The room N is what the largest tree of the batch needs, which is read back, or `room`, which
+    must be enough: 1 + W * (L - 1) always is.
     """
     batch, width, length = beams.shape
     node_of, keep = _number_nodes(beams)
     count = keep.flatten(1).sum(1)
-    room = int(count.max())
+    room = room or int(count.max())
 
     # Scatter the kept cells to their nodes; dropped cells go to an overflow slot past the room.
     slot = torch.where(keep, node_of, room).flatten(1)

@@ -1,0 +1,63 @@
+"""The Triton kernels against plain torch, on a GPU or in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tuner.engines.redrafter.attention import tree_mask
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.skipif(
+    not (torch.cuda.is_available() or INTERPRETED),
+    reason="needs an NVIDIA GPU, or Triton with TRITON_INTERPRET=1",
+)
+DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
+def random_trees(batch: int, nodes: int) -> torch.Tensor:
+    """Whether node i sees node j [B, N, N], for trees whose parents are random."""
+    sees = torch.eye(nodes, dtype=torch.bool).repeat(batch, 1, 1)
+    for b in range(batch):
+        for node in range(1, nodes):
+            sees[b, node] |= sees[b, torch.randint(node, ()).item()]
+    return sees
+
+
+@pytest.mark.parametrize(
+    ("batch", "nodes", "heads", "kv_heads", "dim", "longest", "dtype"),
+    [
+        (1, 1, 4, 4, 64, 3, torch.float32),
+        (3, 17, 9, 3, 64, 200, torch.float32),
+        (2, 30, 8, 2, 128, 90, torch.float32),
+        (2, 5, 6, 2, 8, 40, torch.float32),
+        pytest.param(
+            *(2, 17, 9, 3, 64, 300, torch.bfloat16),
+            marks=pytest.mark.skipif(INTERPRETED, reason="the interpreter has no bf16 product"),
+        ),
+    ],
+)
+def test_tree_attention(batch, nodes, heads, kv_heads, dim, longest, dtype):
+    from tuner.engines.redrafter.kernels.tree_attention import attend
+
+    torch.manual_seed(nodes)
+    capacity, pool = longest + nodes + 9, batch * (longest + nodes + 9) + 16
+    q = torch.randn(batch * nodes, heads + kv_heads, dim).to(DEVICE, dtype)[:, :heads]
+    keys, values = torch.randn(2, pool, kv_heads, dim).to(DEVICE, dtype)
+    slots = torch.stack([torch.randperm(pool)[:capacity] for _ in range(batch + 1)]).to(DEVICE)
+    kv_len = torch.randint(longest + 1, (batch + 1,)).to(DEVICE)
+    kv_len[0] = longest
+    sees = random_trees(batch, nodes).to(DEVICE)
+    got = attend(q, keys, values, slots, kv_len, sees)
+
+    group, span = heads // kv_heads, longest + nodes
+    mask = tree_mask(sees, kv_len[:batch], span, group, torch.float32)
+    rows = q.float().view(batch, nodes, kv_heads, group, dim).permute(0, 2, 3, 1, 4)
+    k, v = (x.float()[slots[:batch, :span]].transpose(1, 2) for x in (keys, values))
+    out = F.scaled_dot_product_attention(rows.flatten(2, 3), k, v, attn_mask=mask)
+    want = out.view(rows.shape).permute(0, 3, 1, 2, 4).reshape(q.shape)
+    close = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(got.float(), want, atol=close, rtol=close)

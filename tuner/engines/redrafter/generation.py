@@ -1,0 +1,127 @@
+"""One generation step over the running rows: draft, merge, verify, accept.
+
+Pure tensor work on tensors that stay where they are; nothing is read back. So the same code runs
+eagerly and, on CUDA, is captured once per shape and replayed. What a step gave is one small tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tuner.engines.redrafter.accept import Accepted, accept, choose
+from tuner.engines.redrafter.attention import tree_attention
+from tuner.engines.redrafter.beam import beam_search
+from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.kv_cache import KVCache
+from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.rows import Rows
+from tuner.engines.redrafter.tree import DraftTree, build_tree, root_only
+
+BeginPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """The sizes of a generation step; steps of equal shape do the same work."""
+
+    rows: int
+    context: int  # longest context that attention covers
+    nodes: int | None  # room of every tree; None: what the largest tree needs
+    sampled: bool  # some row has a temperature
+
+
+class Generation:
+    """The step of one (beam_width, draft_len) on `rows`."""
+
+    def __init__(
+        self,
+        model: Llama,
+        drafter: Drafter | None,
+        cache: KVCache,
+        rows: Rows,
+        beam_width: int,
+        draft_len: int,
+    ) -> None:
+        self.model, self.drafter, self.cache, self.rows = model, drafter, cache, rows
+        self.beam_width, self.draft_len = beam_width, draft_len
+        self.context_layers = drafter.config.context_layers if drafter else ()
+        self.generator = torch.Generator(cache.data.device)
+
+    def run(self, shape: StepShape, begin: BeginPhase) -> Tensor:
+        """Run one step over the first `shape.rows` rows, calling `begin` as each phase starts.
+
+        Returns:
+            [rows, 2 + L] integers, L = 1 + draft_len: accepted drafted tokens, tree nodes, and the
+            accepted tokens followed by the extra one; entries after that are leftovers.
+        """
+        tree = self._draft(shape, begin)
+        begin("verify")
+        choice, context = self._verify(tree, shape)
+        begin("accept")
+        accepted = accept(tree, choice)
+        self._keep(accepted, shape.rows)
+        self._advance(accepted, context, shape.rows)
+        counts = torch.stack((accepted.length, tree.count), dim=1)
+        return torch.cat((counts, accepted.tokens), dim=1)
+
+    def _draft(self, shape: StepShape, begin: BeginPhase) -> DraftTree:
+        true_token = self.rows.true_token[: shape.rows]
+        if self.draft_len == 0:
+            return root_only(true_token)
+        assert self.drafter is not None, "draft_len > 0 needs a drafter"
+        begin("draft")
+        beams = beam_search(
+            self.drafter,
+            self.model.embed_tokens,
+            true_token,
+            self.rows.context[: shape.rows],
+            self.beam_width,
+            self.draft_len,
+        )
+        begin("tree")
+        return build_tree(beams, shape.nodes)
+
+    def _verify(self, tree: DraftTree, shape: StepShape) -> tuple[Tensor, Tensor]:
+        """Return the base model's choice [B, N] after every node and the context [B, N, C]."""
+        batch, nodes = tree.tokens.shape
+        kv_len = self.rows.kv_len[:batch].unsqueeze(1)
+        node = torch.arange(nodes, device=kv_len.device)
+        slots = self.rows.slots[:batch].gather(1, kv_len + node)
+        slots = slots.where(node < tree.count.unsqueeze(1), 0)
+        positions = kv_len + tree.depth
+        attend = tree_attention(self.cache, self.rows, tree.sees, slots, shape.context)
+        hidden, context = self.model(
+            tree.tokens.flatten(), positions.flatten(), attend, self.context_layers
+        )
+        temperature = None
+        if shape.sampled:
+            temperature = self.rows.temperature[:batch].repeat_interleave(nodes)
+        choice = choose(self.model.logits(hidden), temperature, self.generator)
+        return choice.view(batch, nodes), context.view(batch, nodes, -1)
+
+    def _keep(self, accepted: Accepted, batch: int) -> None:
+        """Move the accepted nodes' keys and values to the end of their context."""
+        length = accepted.path.shape[1]
+        if self.beam_width == 1 or length == 1:
+            return  # a chain is already in place
+        kv_len, slots = self.rows.kv_len[:batch].unsqueeze(1), self.rows.slots[:batch]
+        step = torch.arange(length, device=kv_len.device)
+        kept = step <= accepted.length.unsqueeze(1)
+        # NOTE: leftovers go from slot 0 to slot 0, nobody's, so that no target is named twice.
+        source = slots.gather(1, kv_len + accepted.path).where(kept, 0)
+        target = slots.gather(1, kv_len + step).where(kept, 0)
+        self.cache.move(source.flatten(), target.flatten())
+
+    def _advance(self, accepted: Accepted, context: Tensor, batch: int) -> None:
+        """Set the true token, context and length of every row for the next step."""
+        last = accepted.length.unsqueeze(1)
+        rows = self.rows
+        rows.true_token[:batch] = accepted.tokens.gather(1, last).squeeze(1)
+        rows.kv_len[:batch] += accepted.length + 1
+        if self.draft_len > 0:
+            node = accepted.path.gather(1, last).unsqueeze(-1).expand(-1, -1, context.shape[-1])
+            rows.context[:batch] = context.gather(1, node).squeeze(1)

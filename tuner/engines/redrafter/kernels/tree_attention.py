@@ -1,0 +1,190 @@
+"""Tree attention over paged KV on CUDA, in Triton: no key is gathered, no mask is built.
+
+One program handles a block of query rows of one KV head of one sequence, over one part of its keys
+(split KV, as in flash decoding); a second kernel joins the parts by their log-sum-exp. Lengths are
+read on the device, so the launch does not depend on them and can be captured in a graph.
+
+Source of the split: Dao et al., Flash-Decoding (2023). The tree mask per request is ours.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+KEYS_PER_BLOCK = 64
+MAX_ROWS_PER_BLOCK = 64
+MAX_PARTS = 32
+
+
+def attend(
+    q: Tensor, keys: Tensor, values: Tensor, slots: Tensor, kv_len: Tensor, sees: Tensor
+) -> Tensor:
+    """Attend from the nodes of B trees to their contexts and ancestors.
+
+    Args:
+        q: [B * N, heads, dim], a row's heads contiguous.
+        keys: [all slots, kv_heads, dim], contiguous; the nodes' own are already there.
+        values: as `keys`.
+        slots: [at least B, capacity] slot of every position.
+        kv_len: [at least B] positions before the tree.
+        sees: [B, N, N] bool.
+
+    Returns:
+        [B * N, heads, dim] in the dtype of `q`.
+    """
+    batch, nodes, _ = sees.shape
+    _, heads, dim = q.shape
+    kv_heads = keys.shape[1]
+    rows = heads // kv_heads * nodes
+    block_rows = min(MAX_ROWS_PER_BLOCK, max(16, triton.next_power_of_2(rows)))
+    row_blocks = triton.cdiv(rows, block_rows)
+    parts = _parts(batch * kv_heads * row_blocks, slots.shape[1], q.device)
+    out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
+    part = torch.empty((parts, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
+    lse = torch.empty((parts, batch * nodes, heads), device=q.device, dtype=torch.float32)
+    _attend_part[(row_blocks, parts, batch * kv_heads)](
+        q,
+        keys,
+        values,
+        slots,
+        kv_len,
+        sees,
+        part,
+        lse,
+        q.stride(0),
+        slots.stride(0),
+        batch * nodes,
+        nodes,
+        1 / math.sqrt(dim),
+        KV_HEADS=kv_heads,
+        GROUP=heads // kv_heads,
+        DIM=dim,
+        BLOCK_DIM=max(16, triton.next_power_of_2(dim)),
+        PARTS=parts,
+        BLOCK_ROWS=block_rows,
+        BLOCK_KEYS=KEYS_PER_BLOCK,
+        EXACT="ieee" if q.dtype == torch.float32 else "tf32",
+        num_warps=4,
+    )
+    _join_parts[(batch * nodes * heads,)](
+        part,
+        lse,
+        out,
+        batch * nodes * heads,
+        DIM=dim,
+        BLOCK_DIM=triton.next_power_of_2(dim),
+        PARTS=parts,
+        num_warps=1,
+    )
+    return out
+
+
+def _parts(programs: int, capacity: int, device: torch.device) -> int:
+    """Cut the keys so that the device is busy, in a power of two of parts that are worth it."""
+    if device.type != "cuda":  # the interpreter
+        return 2
+    wanted = 2 * torch.cuda.get_device_properties(device).multi_processor_count // programs
+    worth = capacity // KEYS_PER_BLOCK
+    return int(2 ** math.floor(math.log2(max(1, min(MAX_PARTS, wanted, worth)))))
+
+
+@triton.jit
+def _attend_part(
+    q_ptr,
+    key_ptr,
+    value_ptr,
+    slot_ptr,
+    len_ptr,
+    sees_ptr,
+    part_ptr,
+    lse_ptr,
+    q_stride,
+    slot_stride,
+    flat_nodes,
+    nodes,
+    scale,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    part = tl.program_id(1)
+    sequence = tl.program_id(2) // KV_HEADS
+    kv_head = tl.program_id(2) % KV_HEADS
+    row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    used = row < GROUP * nodes
+    node = row % nodes
+    head = kv_head * GROUP + row // nodes
+    dim = tl.arange(0, BLOCK_DIM)
+    real = (dim < DIM)[None, :]
+    flat = sequence * nodes + node
+    q_at = q_ptr + flat[:, None] * q_stride + head[:, None] * DIM + dim[None, :]
+    q = tl.load(q_at, mask=used[:, None] & real, other=0.0)
+
+    context = tl.load(len_ptr + sequence).to(tl.int32)
+    total = context + nodes
+    span = tl.cdiv(tl.cdiv(total, BLOCK_KEYS), PARTS) * BLOCK_KEYS
+    start = part * span
+    end = tl.minimum(start + span, total)
+    best = tl.full((BLOCK_ROWS,), float("-inf"), tl.float32)
+    weight = tl.zeros((BLOCK_ROWS,), tl.float32)
+    mixed = tl.zeros((BLOCK_ROWS, BLOCK_DIM), tl.float32)
+    for first in range(start, end, BLOCK_KEYS):
+        column = first + tl.arange(0, BLOCK_KEYS)
+        inside = column < end
+        slot = tl.load(slot_ptr + sequence * slot_stride + column, mask=inside, other=0)
+        at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
+        key = tl.load(key_ptr + at, mask=inside[:, None] & real, other=0.0)
+        score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
+        other = column - context  # the node in this column, negative for context
+        seen = tl.load(
+            sees_ptr + (sequence * nodes + node[:, None]) * nodes + other[None, :],
+            mask=used[:, None] & inside[None, :] & (other >= 0)[None, :],
+            other=0,
+        )
+        visible = inside[None, :] & ((other < 0)[None, :] | (seen != 0))
+        score = tl.where(visible, score, float("-inf"))
+        highest = tl.maximum(best, tl.max(score, 1))
+        shift = tl.where(highest == float("-inf"), 0.0, highest)
+        p = tl.exp(score - shift[:, None])
+        fade = tl.exp(best - shift)
+        value = tl.load(value_ptr + at, mask=inside[:, None] & real, other=0.0)
+        weight = weight * fade + tl.sum(p, 1)
+        mixed = mixed * fade[:, None] + tl.dot(p.to(value.dtype), value, input_precision=EXACT)
+        best = highest
+    safe = tl.where(weight == 0.0, 1.0, weight)
+    line = (part * flat_nodes + flat) * (KV_HEADS * GROUP) + head
+    part_at = part_ptr + line[:, None] * DIM + dim[None, :]
+    tl.store(part_at, mixed / safe[:, None], mask=used[:, None] & real)
+    tl.store(lse_ptr + line, tl.where(weight == 0.0, float("-inf"), best + tl.log(safe)), mask=used)
+
+
+@triton.jit
+def _join_parts(
+    part_ptr,
+    lse_ptr,
+    out_ptr,
+    lines,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    line = tl.program_id(0)
+    part = tl.arange(0, PARTS)
+    dim = tl.arange(0, BLOCK_DIM)
+    real = dim < DIM
+    lse = tl.load(lse_ptr + part * lines + line)
+    share = tl.exp(lse - tl.max(lse, 0))
+    share = share / tl.sum(share, 0)
+    at = part_ptr + (part[:, None] * lines + line) * DIM + dim[None, :]
+    mixed = tl.load(at, mask=real[None, :], other=0.0)
+    tl.store(out_ptr + line * DIM + dim, tl.sum(mixed * share[:, None], 0), mask=real)

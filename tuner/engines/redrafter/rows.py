@@ -1,0 +1,77 @@
+"""The running requests, one row each, in tensors that never move.
+
+Row r of every tensor belongs to `sequences[r]`. Rows past the last sequence are idle: they hold an
+empty context in slot 0, which is nobody's, so that a step may run over more rows than there are
+requests. The addresses never change, so that a captured graph can read and write them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tuner.engines.redrafter.sequence import Sequence
+
+
+class Rows:
+    """`places` rows of up to `capacity` positions."""
+
+    def __init__(
+        self,
+        places: int,
+        capacity: int,
+        context_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, device=device, dtype=dtype)
+
+        self.places, self.capacity = places, capacity
+        self.sequences: list[Sequence] = []
+        self.true_token = zeros(places)  # chosen by the base model, not yet in the cache
+        self.context = zeros(places, context_size, dtype=dtype)  # hidden state it was chosen from
+        self.kv_len = zeros(places)  # positions in the cache
+        self.slots = zeros(places, capacity)  # slot of every position
+        self.temperature = zeros(places, dtype=torch.float32)
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return everything that a row owns on the device."""
+        return self.true_token, self.context, self.kv_len, self.slots, self.temperature
+
+    def join(self, sequences: list[Sequence], true_token: Tensor, context: Tensor) -> None:
+        """Give the next rows to `sequences`, whose prompts are in the cache."""
+        first = len(self)
+        self.sequences += sequences
+        taken = slice(first, len(self))
+        self.true_token[taken] = true_token
+        self.context[taken] = context
+        self.kv_len[taken] = self._to_device([s.kv_len for s in sequences])
+        self.temperature[taken] = self._to_device([s.request.temperature for s in sequences])
+        for row, sequence in enumerate(sequences, first):
+            self.slots[row, : len(sequence.slots)] = sequence.slots
+            self.slots[row, len(sequence.slots) :] = 0
+
+    def leave(self) -> list[Sequence]:
+        """Take the finished sequences out and close the gaps."""
+        done = [s for s in self.sequences if s.finish_reason]
+        if done:
+            stay = [row for row, s in enumerate(self.sequences) if not s.finish_reason]
+            picked = self._to_device(stay).long()
+            before, self.sequences = len(self), [self.sequences[row] for row in stay]
+            for tensor in self.tensors():
+                tensor[: len(stay)] = tensor[picked]
+                tensor[len(stay) : before] = 0
+        return done
+
+    def clear(self) -> None:
+        """Make every row idle."""
+        self.sequences = []
+        for tensor in self.tensors():
+            tensor.zero_()
+
+    def _to_device(self, values: list[int] | list[float]) -> Tensor:
+        return torch.tensor(values, device=self.kv_len.device)
