@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from tuner.engines.redrafter.attention import tree_mask
+from tuner.engines.redrafter.config import RopeConfig
+from tuner.engines.redrafter.rope import rotation_table
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -61,3 +63,37 @@ def test_tree_attention(batch, nodes, heads, kv_heads, dim, longest, dtype):
     want = out.view(rows.shape).permute(0, 3, 1, 2, 4).reshape(q.shape)
     close = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(got.float(), want, atol=close, rtol=close)
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(12, 64), (5, 8), (3, 128)])
+def test_rotate(heads, dim):
+    from tuner.engines.redrafter.kernels.rotate import rotate as kernel
+    from tuner.engines.redrafter.rope import rotate
+
+    torch.manual_seed(heads)
+    table = rotation_table(RopeConfig(), dim, 50)
+    x = torch.randn(7, heads + 4, dim)[:, :heads]
+    cos, sin = table[torch.randint(50, (7,))].unsqueeze(2).unbind(1)
+    got = kernel(x.to(DEVICE), cos.to(DEVICE), sin.to(DEVICE)).cpu()
+    torch.testing.assert_close(got, rotate(x, cos, sin))
+
+
+def test_store():
+    from tuner.engines.redrafter.kernels.store import store
+
+    keys, values = torch.randn(2, 5, 7, 24)[..., :24].to(DEVICE).unbind(0)
+    keys, values = keys[:, :3], values[:, 2:5]
+    cache = torch.zeros(2, 40, 3, 24, device=DEVICE)
+    slots = torch.tensor([3, 39, 0, 17, 8], device=DEVICE)
+    store(keys, values, cache, slots)
+    assert torch.equal(cache[0, slots], keys)
+    assert torch.equal(cache[1, slots], values)
+    cache[:, slots] = 0
+    assert not cache.any()
+
+
+def test_silu_mul():
+    from tuner.engines.redrafter.kernels.silu_mul import silu_mul
+
+    gate, up = torch.randn(2, 3, 1500).to(DEVICE).unbind(0)
+    torch.testing.assert_close(silu_mul(torch.cat((gate, up), -1)), F.silu(gate) * up)

@@ -85,8 +85,13 @@ class KVCache:
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store keys and values [T, kv_heads, head_dim] of one layer."""
+        if keys.is_cuda:
+            from tuner.engines.redrafter.kernels.store import store
+
+            return store(keys, values, self.data[layer], slots)
         self.data[layer, 0].index_copy_(0, slots, keys)
         self.data[layer, 1].index_copy_(0, slots, values)
+        return None
 
     def move(self, source: Tensor, target: Tensor) -> None:
         """Copy slots of every layer; all are read before any is written."""

@@ -70,8 +70,17 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [T, hidden] to [T, hidden]."""
-        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(F.silu(gate) * up)
+        return self.down_proj(silu_mul(self.gate_up_proj(x)))
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """Return silu(gate) * up of [T, 2 * size]: [T, size]."""
+    if gate_up.is_cuda:
+        from tuner.engines.redrafter.kernels.silu_mul import silu_mul as silu_mul_on_cuda
+
+        return silu_mul_on_cuda(gate_up)
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
 
 
 class DecoderLayer(nn.Module):

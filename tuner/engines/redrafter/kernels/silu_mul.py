@@ -1,0 +1,29 @@
+"""The gate of a SwiGLU in one launch."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """Return silu(gate) * up of [T, 2 * size], contiguous: [T, size]."""
+    tokens, double = gate_up.shape
+    size = double // 2
+    out = torch.empty((tokens, size), device=gate_up.device, dtype=gate_up.dtype)
+    _silu_mul[(tokens, triton.cdiv(size, BLOCK))](gate_up, out, size, BLOCK=BLOCK, num_warps=4)
+    return out
+
+
+@triton.jit
+def _silu_mul(gate_up_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    real = at < size
+    gate = tl.load(gate_up_ptr + token * 2 * size + at, mask=real, other=0.0).to(tl.float32)
+    up = tl.load(gate_up_ptr + token * 2 * size + size + at, mask=real, other=0.0).to(tl.float32)
+    tl.store(out_ptr + token * size + at, gate / (1 + tl.exp(-gate)) * up, mask=real)
