@@ -75,7 +75,7 @@ class SwiGLU(nn.Module):
 
 def silu_mul(gate_up: Tensor) -> Tensor:
     """Return silu(gate) * up of [T, 2 * size]: [T, size]."""
-    if gate_up.is_cuda:
+    if gate_up.is_cuda and not gate_up.requires_grad:  # the kernel has no backward
         from tuner.engines.redrafter.kernels.silu_mul import silu_mul as silu_mul_on_cuda
 
         return silu_mul_on_cuda(gate_up)

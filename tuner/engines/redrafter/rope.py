@@ -44,7 +44,7 @@ def rotation_table(rope: RopeConfig, head_dim: int, positions: int) -> torch.Ten
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate heads [T, heads, head_dim] by cos and signed sin [T, 1, head_dim]."""
-    if x.is_cuda:
+    if x.is_cuda and not x.requires_grad:  # the kernel has no backward
         from tuner.engines.redrafter.kernels.rotate import rotate as rotate_on_cuda
 
         return rotate_on_cuda(x, cos, sin)
