@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -26,18 +27,26 @@ class BatchReader:
     """Endless batches. Indices are built on the CPU, so that the device is never waited for."""
 
     def __init__(
-        self, rows: AnswerRows, tokens_per_step: int, seed: int, device: torch.device
+        self,
+        rows: AnswerRows,
+        tokens_per_step: int,
+        seed: int,
+        device: torch.device,
+        skip: int = 0,
     ) -> None:
+        """Read from the batch after the first `skip`; `batches_read` counts them too."""
         self.device = device
+        self.batches_read = skip
         self._tokens = rows.tokens.to(device)
         self._offsets = rows.offsets.numpy()
         self._starts = rows.prompt_tokens.numpy()
         if not (np.diff(self._offsets) >= self._starts + 2).any():
             raise BadInput("data", len(rows), "holds no answer of two tokens or more")
-        self._batches = rows.batches(tokens_per_step, seed)
+        self._batches = islice(rows.batches(tokens_per_step, seed), skip, None)
 
     def __iter__(self) -> Iterator[Batch]:
         for rows in self._batches:
+            self.batches_read += 1
             batch = self._read(rows)
             if len(batch.positions):
                 yield batch

@@ -1,4 +1,4 @@
-"""On-policy data: the base model invents user turns and answers them.
+"""On-policy data: the base model answers given prompts, or user turns that it invents itself.
 
 A drafter has to guess what this model will say, so this model's own words are the best lesson.
 User turns are sampled after varied openings; answers are mostly greedy, as serving mostly is.
@@ -42,6 +42,7 @@ class GenerateSpec:
     model_dir: Path
     out: Path
     prompts: int = 2000
+    given: tuple[tuple[int, ...], ...] = ()  # whole prompts as token ids; none: invent them
     max_turn_tokens: int = 128
     max_new_tokens: int = 320
     turn_temperature: float = 0.9
@@ -86,14 +87,22 @@ def generate_answers(
         BadInput: a model without a chat template, or nothing but unusable turns.
     """
     began = time.monotonic()
-    frame = ChatFrame(spec.model_dir)
-    positions = len(frame.before) + 2 * spec.max_turn_tokens + len(frame.after)
-    model = load_frozen(spec.model_dir, torch.device(spec.device), positions + spec.max_new_tokens)
-    prompts = _invent_turns(model, frame, spec, on_progress)
-    if not prompts:
-        raise BadInput("prompts", spec.prompts, "no user turn came to an end; ask for more")
+    device = torch.device(spec.device)
+    if spec.given:
+        positions = max(len(prompt) for prompt in spec.given)
+        model = load_frozen(spec.model_dir, device, positions + spec.max_new_tokens)
+        stops = HFTokenizer(spec.model_dir).stop_token_ids
+        prompts = [list(prompt) for prompt in spec.given]
+    else:
+        frame = ChatFrame(spec.model_dir)
+        positions = len(frame.before) + 2 * spec.max_turn_tokens + len(frame.after)
+        model = load_frozen(spec.model_dir, device, positions + spec.max_new_tokens)
+        stops = frame.stops
+        prompts = _invent_turns(model, frame, spec, on_progress)
+        if not prompts:
+            raise BadInput("prompts", spec.prompts, "no user turn came to an end; ask for more")
     turned = time.monotonic()
-    answered = list(_answer(model, frame, prompts, spec, spec.max_seconds + began, on_progress))
+    answered = list(_answer(model, stops, prompts, spec, spec.max_seconds + began, on_progress))
     kept = [pair for pairs, _ in answered for pair in pairs]
     rows = AnswerRows.join(kept)
     rows.save(spec.out)
@@ -162,7 +171,7 @@ def _invent_turns(
 
 def _answer(
     model: Llama,
-    frame: ChatFrame,
+    stops: frozenset[int],
     prompts: list[list[int]],
     spec: GenerateSpec,
     deadline: float,
@@ -175,12 +184,10 @@ def _answer(
             return
         on_progress(number * spec.rows_at_once / len(prompts), "answering")
         chosen = [prompts[i] for i in batch]
-        yield _kept(chosen, decode(model, chosen, Decoding(spec.max_new_tokens, frame.stops)))
+        yield _kept(chosen, decode(model, chosen, Decoding(spec.max_new_tokens, stops)))
         some = chosen[: round(again * len(chosen))]
         if some:
-            how = Decoding(
-                spec.max_new_tokens, frame.stops, spec.answer_temperature, spec.seed + number
-            )
+            how = Decoding(spec.max_new_tokens, stops, spec.answer_temperature, spec.seed + number)
             yield _kept(some, decode(model, some, how))
 
 

@@ -43,7 +43,10 @@ class AnswerRows:
             raise BadInput("data", str(path), f"is not a readable answer file ({error})") from error
         if state.keys() != _FIELDS:
             raise BadInput("data", str(path), f"must hold {sorted(_FIELDS)}, not {sorted(state)}")
-        return cls(**state)
+        rows = cls(**state)
+        if not len(rows):
+            raise BadInput("data", str(path), "holds no answers; generate some")
+        return rows
 
     def save(self, path: Path) -> None:
         """Write whole: a temporary name, then a rename."""
@@ -54,6 +57,25 @@ class AnswerRows:
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
+
+    def prompt(self, number: int) -> list[int]:
+        """Return the prompt of a row."""
+        start = int(self.offsets[number])
+        return self.tokens[start : start + int(self.prompt_tokens[number])].tolist()
+
+    def select(self, numbers: Sequence[int]) -> AnswerRows:
+        """Return only these rows."""
+        chosen = torch.tensor(numbers, dtype=torch.long)
+        lengths = self.offsets.diff()[chosen]
+        offsets = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
+        shift = torch.repeat_interleave(self.offsets[chosen] - offsets[:-1], lengths)
+        tokens = self.tokens[torch.arange(len(shift)) + shift]
+        return AnswerRows(tokens, offsets, self.prompt_tokens[chosen])
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row, prompt included."""
+        return int(self.offsets.diff().max())
 
     @property
     def answer_tokens(self) -> int:

@@ -2,36 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import Batch
+from tuner.engines.redrafter.training.beam_contrast import beam_contrast
+from tuner.engines.redrafter.training.curriculum import Curriculum, Stage
 from tuner.engines.redrafter.training.forward import read_rows
-from tuner.engines.redrafter.training.loss import distillation_loss, mixed_targets
+from tuner.engines.redrafter.training.loss import (
+    Objective,
+    distillation_loss,
+    distillation_targets,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """Loss of a batch, and its means by drafted position [draft_len] without gradient."""
+
+    loss: Tensor
+    by_draft: Tensor
+    top1_by_draft: Tensor  # share of positions where the base model's choice is the likeliest
 
 
 def train_step(
-    base: Llama, drafter: Drafter, batch: Batch, soft_share: float, horizon_decay: float
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of a batch and its mean by drafted position [draft_len] (no gradient)."""
-    draft_len = drafter.config.trained_draft_len
+    base: Llama,
+    drafter: Drafter,
+    batch: Batch,
+    objective: Objective,
+    stage: Stage,
+    curriculum: Curriculum,
+    chance: torch.Generator,
+) -> StepLoss:
+    """Compare at every drafted position; in stage 3 also search beams from some of them."""
+    flat = batch.tokens.flatten()
     with torch.no_grad():
         hidden, context = read_rows(base, batch.tokens, drafter.config.context_layers)
         hidden, context = hidden.flatten(0, 1), context.flatten(0, 1)
+        rank = _ranks(drafter, flat)
+        text = rank.roll(-1).clamp(min=0)
         head = base.lm_head.weight[drafter.draft_vocab].float()
-        targets = mixed_targets(hidden.float() @ head.T, soft_share).to(hidden.dtype)
-        weights = _weights(drafter, batch, horizon_decay)
-    flat = batch.tokens.flatten()
+        targets = distillation_targets(hidden, head, text, objective)
+        weights = _weights(rank, batch, objective.horizon_decay, stage.draft_len)
+    rows = torch.cat([batch.positions + k for k in range(1, stage.draft_len + 1)])
     with torch.autocast(flat.device.type, dtype=torch.bfloat16, enabled=flat.is_cuda):
-        exits = unroll(base, drafter, context, flat, batch.positions, draft_len)
-    rows = torch.cat([batch.positions + k for k in range(1, draft_len + 1)])
-    loss, each = distillation_loss(
-        exits, drafter.head.weight, targets, rows.clamp_(max=len(flat) - 1), weights.flatten()
+        exits = unroll(base, drafter, context, flat, batch.positions, stage.draft_len)
+    loss, each, hit = distillation_loss(
+        exits,
+        drafter.head.weight,
+        targets,
+        rows.clamp_(max=len(flat) - 1),
+        weights.flatten(),
+        objective,
     )
-    means = (each.view_as(weights) * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
-    return loss, means
+    if stage.number == 3:
+        loss = loss + curriculum.beam_weight * _searched(
+            base, drafter, context, batch, stage, curriculum, chance
+        )
+    total = weights.sum(1).clamp(min=1e-9)
+    return StepLoss(
+        loss,
+        (each.view_as(weights) * weights).sum(1) / total,
+        (hit.view_as(weights) * weights).sum(1) / total,
+    )
 
 
 def unroll(
@@ -50,16 +87,41 @@ def unroll(
     return torch.cat(exits)
 
 
-def _weights(drafter: Drafter, batch: Batch, horizon_decay: float) -> Tensor:
-    """Weights [draft_len, P] summing to 1: zero past the answer and outside the vocabulary."""
+def _searched(
+    base: Llama,
+    drafter: Drafter,
+    context: Tensor,
+    batch: Batch,
+    stage: Stage,
+    curriculum: Curriculum,
+    chance: torch.Generator,
+) -> Tensor:
+    """Beam loss of some positions of the batch."""
     flat = batch.tokens.flatten()
-    known = torch.zeros(drafter.config.vocab_size, dtype=torch.bool, device=flat.device)
-    known[drafter.draft_vocab] = True
+    drawn = torch.randperm(len(batch.positions), generator=chance)[: curriculum.beam_positions]
+    drawn = drawn.to(flat.device)
+    positions, last = batch.positions[drawn], batch.last[drawn]
+    columns = positions[:, None] + torch.arange(1, stage.draft_len + 2, device=flat.device)
+    truth = flat[columns.clamp(max=len(flat) - 1)].masked_fill(columns > last[:, None], -1)
+    with torch.autocast(flat.device.type, dtype=torch.bfloat16, enabled=flat.is_cuda):
+        return beam_contrast(
+            drafter, base.embed_tokens, context[positions], truth, curriculum.beam_width
+        )
+
+
+def _ranks(drafter: Drafter, flat: Tensor) -> Tensor:
+    """Return the draft vocabulary index of every token, -1 outside it."""
+    rank = torch.full((drafter.config.vocab_size,), -1, device=flat.device)
+    rank[drafter.draft_vocab] = torch.arange(len(drafter.draft_vocab), device=flat.device)
+    return rank[flat]
+
+
+def _weights(rank: Tensor, batch: Batch, horizon_decay: float, draft_len: int) -> Tensor:
+    """Weights [draft_len, P] summing to 1: zero past the answer and outside the vocabulary."""
     weights = []
-    for k in range(1, drafter.config.trained_draft_len + 1):
+    for k in range(1, draft_len + 1):
         target = batch.positions + 1 + k
-        inside = target <= batch.last
-        usable = inside & known[flat[target.clamp(max=len(flat) - 1)]]
+        usable = (target <= batch.last) & (rank[target.clamp(max=len(rank) - 1)] >= 0)
         weights.append(usable.float() * horizon_decay ** (k - 1))
     stacked = torch.stack(weights)
     return stacked / stacked.sum().clamp(min=1e-9)

@@ -9,201 +9,237 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
+from profiles.files import make_folder
 from tuner.engines.redrafter.checkpoint import save_drafter
-from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.batch import BatchReader
+from tuner.engines.redrafter.training.batch import Batch, BatchReader
+from tuner.engines.redrafter.training.build import new_drafter
+from tuner.engines.redrafter.training.checkpoint import (
+    CHECKPOINT_FILE,
+    Learner,
+    Place,
+    load_checkpoint,
+    save_checkpoint,
+)
+from tuner.engines.redrafter.training.curriculum import Stage, stage_at
+from tuner.engines.redrafter.training.evidence import gather_evidence
 from tuner.engines.redrafter.training.forward import load_frozen
+from tuner.engines.redrafter.training.held_out import HeldOut, hold_out
+from tuner.engines.redrafter.training.progress import TrainRow, read_progress, write_progress
 from tuner.engines.redrafter.training.rows import AnswerRows
-from tuner.engines.redrafter.training.step import train_step
+from tuner.engines.redrafter.training.spec import TrainSpec
+from tuner.engines.redrafter.training.step import StepLoss, train_step
+from tuner.engines.redrafter.training.verdict import Verdict, judge
 from tuner.errors import BadInput
-
-
-@dataclass(frozen=True, slots=True)
-class TrainSpec:
-    """What to train and for how long: until `max_steps` or `max_seconds`, whichever is first.
-
-    The defaults are the recipe of the shipped drafter. For the released layout, without a context
-    network, give `context_layers=()`, `context_width=0` and `num_context_blocks=0`.
-    """
-
-    model_dir: Path
-    data: Path
-    out: Path
-    exit_dim: int | None = None  # None: the base model's hidden size
-    num_blocks: int = 2
-    draft_vocab_size: int = 8192
-    draft_len: int = 6
-    context_layers: tuple[int, ...] | None = None  # None: three, over the depth of the model
-    context_width: int | None = None  # None: half as much again as the hidden size
-    num_context_blocks: int = 2
-    tokens_per_step: int = 16_384  # prompts and padding included
-    max_steps: int = 1000
-    max_seconds: float = math.inf
-    learning_rate: float = 1.5e-3
-    warmup_steps: int = 100
-    soft_share: float = 0.1
-    horizon_decay: float = 0.85  # weight of each drafted position relative to the one before
-    report_every: int = 50
-    seed: int = 0
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        for name in (
-            "num_blocks", "draft_vocab_size", "draft_len", "tokens_per_step", "max_steps",
-            "max_seconds", "learning_rate", "report_every",
-        ):  # fmt: skip
-            if getattr(self, name) <= 0:
-                raise BadInput(name, getattr(self, name), "must be positive")
-        for name in ("soft_share", "horizon_decay"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise BadInput(name, getattr(self, name), "must be in [0, 1]")
-        if self.num_context_blocks and self.context_width == 0:
-            raise BadInput("num_context_blocks", self.num_context_blocks, "needs a context_width")
-
-
-@dataclass(frozen=True, slots=True)
-class TrainProgress:
-    """Where training stands. `drafter` is live: look, do not touch."""
-
-    step: int
-    fraction: float
-    loss: float
-    loss_by_draft: list[float]
-    positions: int
-    seconds: float
-    drafter: Drafter
+from tuner.workloads.tokenizer import HFTokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What was done."""
+    """What was done. `acceptance_length` is the best of the held-out measures."""
 
     steps: int
     positions: int
     seconds: float
     loss: float
     loss_by_draft: list[float]
+    top1_by_draft: list[float]
+    acceptance_length: float | None
+    stopped_early: bool
     parameters: int
     vocab_coverage: float  # share of answer tokens that the draft vocabulary holds
+    verdict: Verdict
 
 
-OnProgress = Callable[[TrainProgress], None]
+OnProgress = Callable[[TrainRow], None]
 
 
-def train_drafter(spec: TrainSpec, on_progress: OnProgress = lambda progress: None) -> TrainReport:
-    """Train and write a drafter directory to `spec.out`.
+def train_drafter(
+    spec: TrainSpec, on_progress: OnProgress = lambda row: None, resume: bool = False
+) -> TrainReport:
+    """Train and write a drafter directory, `progress.parquet` and, until done, a checkpoint.
+
+    The drafter written is that of the longest acceptance on held-out prompts, the last one where
+    there are none. A killed training goes on with `resume` from its last checkpoint; on a CPU, and
+    ended by steps rather than seconds, its loss curve is that of a training never killed.
 
     Raises:
-        BadInput: data or shapes that do not fit the model.
+        BadInput: data or shapes that do not fit the model, nothing to resume or something not
+            resumed, or a loss that is not finite (the last checkpoint is kept).
     """
+    if (spec.out / CHECKPOINT_FILE).exists() and not resume:
+        raise BadInput(
+            "out", str(spec.out), "holds an unfinished training; resume it, or take another folder"
+        )
     device = torch.device(spec.device)
     torch.manual_seed(spec.seed)
-    rows = AnswerRows.load(spec.data)
-    base = load_frozen(spec.model_dir, device, int(rows.offsets.diff().max()))
+    rows, prompts = hold_out(AnswerRows.load(spec.data), spec.held_out_prompts, spec.seed)
+    longest = max((len(prompt) for prompt in prompts), default=0) + spec.held_out_tokens
+    base = load_frozen(spec.model_dir, device, max(longest, rows.longest))
+    _check_tokens(spec, rows, base.config.vocab_size)
     drafter, coverage = new_drafter(spec, base, rows)
-    reader = BatchReader(rows, spec.tokens_per_step, spec.seed, device)
-    progress = _run(spec, base, drafter, reader, on_progress)
-    save_drafter(drafter, spec.out)
+    make_folder(spec.out)
+    stops = HFTokenizer(spec.model_dir).stop_token_ids
+    layers = drafter.config.context_layers
+    held_out = HeldOut(base, prompts, spec.held_out_tokens, stops, layers)
+    learner = Learner(drafter, _optimizer(spec, drafter), torch.Generator().manual_seed(spec.seed))
+    place = load_checkpoint(spec, learner) if resume else Place()
+    training = _Training(spec, base, learner, held_out, place, on_progress)
+    reader = BatchReader(rows, spec.tokens_per_step, spec.seed, device, place.batches_read)
+    stopped = training.run(reader)
+    last = training.rows[-1]
+    evidence = gather_evidence(spec, base, drafter, rows, training.rows)
     return TrainReport(
-        steps=progress.step,
-        positions=progress.positions,
-        seconds=progress.seconds,
-        loss=progress.loss,
-        loss_by_draft=progress.loss_by_draft,
+        steps=last.step,
+        positions=last.positions,
+        seconds=last.seconds,
+        loss=last.loss,
+        loss_by_draft=last.loss_by_draft,
+        top1_by_draft=last.top1_by_draft,
+        acceptance_length=place.best_acceptance,
+        stopped_early=stopped,
         parameters=sum(p.numel() for p in drafter.parameters()),
         vocab_coverage=coverage,
+        verdict=judge(evidence),
     )
 
 
-def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> tuple[Drafter, float]:
-    """Return a fresh fp32 drafter on the base model's device, and its vocabulary's coverage."""
-    config = base.config
-    layers, width = _context(spec, config)
-    if bad := [n for n in layers if not 1 <= n <= config.num_layers]:
-        raise BadInput("context_layers", bad, f"the model has layers 1 to {config.num_layers}")
-    if spec.draft_vocab_size > config.vocab_size:
+def _check_tokens(spec: TrainSpec, rows: AnswerRows, vocab_size: int) -> None:
+    if (largest := int(rows.tokens.max())) >= vocab_size:
         raise BadInput(
-            "draft_vocab_size",
-            spec.draft_vocab_size,
-            f"the model has only {config.vocab_size} tokens",
+            "data",
+            str(spec.data),
+            f"holds token {largest} of another tokenizer; the model has {vocab_size} tokens",
         )
-    device = base.norm.weight.device
-    drafter = Drafter(
-        DrafterConfig(
-            hidden_size=config.hidden_size,
-            vocab_size=config.vocab_size,
-            exit_dim=spec.exit_dim or config.hidden_size,
-            num_blocks=spec.num_blocks,
-            draft_vocab_size=spec.draft_vocab_size,
-            trained_draft_len=spec.draft_len,
-            context_layers=layers,
-            context_width=width,
-            num_context_blocks=spec.num_context_blocks,
-        )
-    ).to(device)
-    counts = rows.count_answer_tokens(config.vocab_size)
-    order = counts.argsort(descending=True, stable=True)[: spec.draft_vocab_size]
-    drafter.draft_vocab = order.to(device)
-    _initialise(drafter, base)
-    return drafter, float(counts[order].sum() / counts.sum())
 
 
-def _context(spec: TrainSpec, config: LlamaConfig) -> tuple[tuple[int, ...], int]:
-    layers, width = spec.context_layers, spec.context_width
-    if layers is None:
-        depths = (round(config.num_layers * share / 15) for share in (4, 8, 12))
-        layers = tuple(sorted({max(1, depth) for depth in depths}))
-    if width is None:
-        width = -(-config.hidden_size * 3 // 2 // 128) * 128
-    return layers, width
-
-
-def _initialise(drafter: Drafter, base: Llama) -> None:
-    """Start the head as the LM head's rows and the recurrence at the embedding's scale."""
-    with torch.no_grad():
-        embedding_rms = base.embed_tokens.weight.float().square().mean().sqrt()
-        drafter.rnn_w.weight /= embedding_rms
-        if drafter.config.exit_dim == drafter.config.hidden_size:
-            drafter.head.weight.copy_(base.lm_head.weight[drafter.draft_vocab])
-
-
-def _run(
-    spec: TrainSpec, base: Llama, drafter: Drafter, reader: BatchReader, on_progress: OnProgress
-) -> TrainProgress:
-    began, positions, step = time.monotonic(), 0, 0
-    optimizer = torch.optim.AdamW(
+def _optimizer(spec: TrainSpec, drafter: torch.nn.Module) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
         drafter.parameters(), betas=(0.9, 0.99), weight_decay=0.01, fused=spec.device != "cpu"
     )
-    for step, batch in enumerate(reader, start=1):
-        fraction = max(step / spec.max_steps, (time.monotonic() - began) / spec.max_seconds)
+
+
+class _Training:
+    """The loop and what it reports. Measures and checkpoints fall on whole reports."""
+
+    def __init__(
+        self,
+        spec: TrainSpec,
+        base: Llama,
+        learner: Learner,
+        held_out: HeldOut,
+        place: Place,
+        on_progress: OnProgress,
+    ) -> None:
+        self.spec, self.base, self.learner, self.place = spec, base, learner, place
+        self.held_out, self.on_progress = held_out, on_progress
+        self.rows = [row for row in read_progress(spec.out) if row.step <= place.step]
+        self.began = time.monotonic() - place.seconds
+        self.since_report: list[StepLoss] = []
+
+    def run(self, reader: BatchReader) -> bool:
+        """Train to the end; return whether it stopped early."""
+        spec, place = self.spec, self.place
+        for batch in reader:
+            stage = stage_at(self._fraction(), spec.draft_len, spec.curriculum)
+            place.step += 1
+            fraction = self._fraction()
+            learning_rate = spec.learning_rate * _rate(place.step, fraction, spec)
+            self._learn(batch, stage, learning_rate)
+            place.positions += len(batch.positions)
+            place.batches_read = reader.batches_read
+            last = fraction >= 1
+            if last or place.step % spec.report_every == 0:
+                row = self._row(stage, fraction, learning_rate, last)
+                self._keep(row, last)
+                self.on_progress(row)
+                if last or 0 < spec.patience <= place.evaluations_since_best:
+                    (spec.out / CHECKPOINT_FILE).unlink(missing_ok=True)
+                    return not last
+        raise AssertionError("batches never end")
+
+    def _fraction(self) -> float:
+        seconds = time.monotonic() - self.began
+        return min(1.0, max(self.place.step / self.spec.max_steps, seconds / self.spec.max_seconds))
+
+    def _learn(self, batch: Batch, stage: Stage, learning_rate: float) -> None:
+        drafter, optimizer, chance = (
+            self.learner.drafter, self.learner.optimizer, self.learner.chance,
+        )  # fmt: skip
         for group in optimizer.param_groups:
-            group["lr"] = spec.learning_rate * _rate(step, fraction, spec)
-        loss, by_draft = train_step(base, drafter, batch, spec.soft_share, spec.horizon_decay)
-        loss.backward()
+            group["lr"] = learning_rate
+        spec = self.spec
+        result = train_step(
+            self.base, drafter, batch, spec.objective, stage, spec.curriculum, chance
+        )
+        result.loss.backward()
         torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        positions += len(batch.positions)
-        last = fraction >= 1
-        if last or step % spec.report_every == 0:
-            progress = TrainProgress(
-                step, min(fraction, 1.0), float(loss.detach()), by_draft.tolist(),
-                positions, time.monotonic() - began, drafter,
-            )  # fmt: skip
-            if not math.isfinite(progress.loss):
-                raise BadInput("learning_rate", spec.learning_rate, "training diverged; lower it")
-            on_progress(progress)
-        if last:
-            return progress
-    raise AssertionError("batches never end")
+        self.since_report.append(replace(result, loss=result.loss.detach()))
+
+    def _row(self, stage: Stage, fraction: float, learning_rate: float, last: bool) -> TrainRow:
+        """Sum up the steps since the last row, and measure acceptance where it is due."""
+        steps, self.since_report = self.since_report, []
+        loss = float(torch.stack([step.loss for step in steps]).mean())
+        if not math.isfinite(loss):
+            raise self._diverged(loss)
+        measured = last or self.place.step % self.spec.evaluate_every == 0
+        acceptance = self.held_out.acceptance_length(self.learner.drafter) if measured else None
+        self.place.seconds = time.monotonic() - self.began
+        return TrainRow(
+            step=self.place.step,
+            stage=stage.number,
+            draft_len=stage.draft_len,
+            fraction=fraction,
+            seconds=self.place.seconds,
+            positions=self.place.positions,
+            learning_rate=learning_rate,
+            loss=loss,
+            loss_by_draft=_means([step.by_draft for step in steps], stage.draft_len),
+            top1_by_draft=_means([step.top1_by_draft for step in steps], stage.draft_len),
+            acceptance_length=acceptance,
+        )
+
+    def _keep(self, row: TrainRow, last: bool) -> None:
+        """Write the row, and at an evaluation the drafter if it is the best and a checkpoint."""
+        spec, place = self.spec, self.place
+        self.rows.append(row)
+        write_progress(spec.out, self.rows)
+        if not last and row.step % spec.evaluate_every:
+            return
+        if row.acceptance_length is None:
+            save_drafter(self.learner.drafter, spec.out)
+        elif row.acceptance_length >= (place.best_acceptance or 0):
+            place.best_acceptance, place.evaluations_since_best = row.acceptance_length, 0
+            save_drafter(self.learner.drafter, spec.out)
+        elif row.draft_len == spec.draft_len:
+            place.evaluations_since_best += 1
+        if not last:
+            save_checkpoint(spec, self.learner, place)
+
+    def _diverged(self, loss: float) -> BadInput:
+        saved = self.place.step // self.spec.evaluate_every * self.spec.evaluate_every
+        if saved == self.place.step:
+            saved -= self.spec.evaluate_every
+        kept = f"the checkpoint of step {saved} is kept" if saved else "no checkpoint was due yet"
+        return BadInput(
+            "learning_rate",
+            self.spec.learning_rate,
+            f"the loss is {loss} by step {self.place.step}: training diverged and has stopped; "
+            f"{kept}. Start again with a lower one",
+        )
+
+
+def _means(by_draft: Sequence[torch.Tensor], draft_len: int) -> list[float]:
+    """Mean of every drafted position over the steps that trained it."""
+    columns = [[step[k] for step in by_draft if len(step) > k] for k in range(draft_len)]
+    return torch.stack([torch.stack(column).mean() for column in columns]).tolist()
 
 
 def _rate(step: int, fraction: float, spec: TrainSpec) -> float:
