@@ -13,12 +13,28 @@ from typing import Any
 from profiles.telemetry.counters import Unavailable
 from profiles.telemetry.nvml import Nvml, unavailable
 
-GPM_METRICS = {  # column: NVML_GPM_METRIC_*
+_PERCENT = {  # column: NVML_GPM_METRIC_*
     "sm_active_pct": 2,
     "sm_occupancy_pct": 3,
     "tensor_active_pct": 5,
+    "tensor_hmma_active_pct": 7,
+    "tensor_imma_active_pct": 9,
+    "tensor_dfma_active_pct": 6,
+    "tensor_dmma_active_pct": 8,
+    "integer_active_pct": 4,
+    "fp16_active_pct": 13,
+    "fp32_active_pct": 12,
+    "fp64_active_pct": 11,
     "dram_active_pct": 10,
 }
+_MIB_PER_S = {
+    "pcie_tx_bytes_per_s": 20,
+    "pcie_rx_bytes_per_s": 21,
+    "nvlink_tx_bytes_per_s": 61,
+    "nvlink_rx_bytes_per_s": 60,
+}
+GPM_METRICS = _PERCENT | _MIB_PER_S
+_MOST_MIB_PER_S = 2.0**24  # 16 TiB/s, over any link there is
 WINDOW_S = 0.15
 _METRICS_GET_VERSION = 1
 
@@ -26,15 +42,17 @@ _METRICS_GET_VERSION = 1
 class Gpm:
     """Rolling GPM samples of one GPU. Not thread-safe, as NVML's samples are not."""
 
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, handle: Any, mode: str | None = None) -> None:
+        """`mode` says why the GPU may not support GPM now, as `unavailable` takes it."""
         self._nvml = nvml
+        self._mode = mode
         self._handle = handle
         self._taken: deque[tuple[float, Any]] = deque()  # (t_s, sample), oldest first
         self._spare: list[Any] = []
         self._refusal = self._ask_support()
 
     def sample(self, t_s: float) -> dict[str, float | Unavailable | None]:
-        """Percentages by column; None until the window is filled, Unavailable with a reason."""
+        """Values by column; None until the window is filled, Unavailable with a reason."""
         if self._refusal is not None:
             return dict.fromkeys(GPM_METRICS, self._refusal)
         try:
@@ -44,7 +62,7 @@ class Gpm:
                 return dict.fromkeys(GPM_METRICS)
             return self._compare(earlier, later)
         except self._nvml.NVMLError as error:
-            reason = unavailable(error)
+            reason = unavailable(error, self._mode)
             if reason.for_good:
                 self._refusal = reason
             self._spare += [sample for _, sample in self._taken]
@@ -65,10 +83,11 @@ class Gpm:
         try:
             supported = self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice
         except self._nvml.NVMLError as error:
-            return unavailable(error)
+            return unavailable(error, self._mode)
         if supported:
             return None
-        return Unavailable("GPM needs a Hopper GPU or newer", for_good=True)
+        words = f"GPM is refused: {self._mode}" if self._mode else "GPM needs a Hopper GPU or newer"
+        return Unavailable(words, for_good=True)
 
     def _take(self, t_s: float) -> Any:
         buffer = self._spare.pop() if self._spare else self._nvml.nvmlGpmSampleAlloc()
@@ -98,13 +117,15 @@ class Gpm:
             request.metrics[slot].metricId = metric
         self._nvml.nvmlGpmMetricsGet(request)
         return {
-            column: self._percentage(request.metrics[slot])
+            column: self._value(column, request.metrics[slot])
             for slot, column in enumerate(GPM_METRICS)
         }
 
-    def _percentage(self, metric: Any) -> float | Unavailable:
+    def _value(self, column: str, metric: Any) -> float | Unavailable:
         if metric.nvmlReturn != 0:
-            return unavailable(self._nvml.NVMLError(metric.nvmlReturn))
-        if not 0 <= metric.value <= 100:  # NaN is refused too
-            return Unavailable(f"the driver reported {metric.value:g} %, which cannot be")
-        return float(metric.value)
+            return unavailable(self._nvml.NVMLError(metric.nvmlReturn), self._mode)
+        highest = 100.0 if column in _PERCENT else _MOST_MIB_PER_S
+        if not 0 <= metric.value <= highest:  # NaN is refused too
+            unit = "%" if column in _PERCENT else "MiB/s"
+            return Unavailable(f"the driver reported {metric.value:g} {unit}, which cannot be")
+        return float(metric.value) * (1 if column in _PERCENT else 2**20)

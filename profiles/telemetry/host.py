@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import psutil
 
 from profiles.telemetry.columns import HOST, HOST_NAMES
 from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
+from profiles.telemetry.process_tree import process_tree
 from profiles.telemetry.rapl import Rapl
 
 _REFRESH_EVERY_S = 0.45  # a tick may come early, and 10 Hz should not slip to six ticks
@@ -107,37 +107,9 @@ class Host:
 
     def _find_family(self) -> None:
         """Refresh the process tree, this process (the sampler) left out."""
-        pids = _descendants(self._pid) - {os.getpid()} | {self._pid}
+        pids = process_tree(self._pid) - {os.getpid()} | {self._pid}
         for pid in pids - self._family.keys():
             try:
                 self._family[pid] = psutil.Process(pid)
             except psutil.NoSuchProcess:
                 continue
-
-
-def _descendants(pid: int) -> set[int]:
-    """`pid` and everything below it.
-
-    Linux lists the children of every thread, which costs a few reads; psutil would read the stat
-    of every process of the host, thousands on a large one.
-    """
-    tasks = Path(f"/proc/{pid}/task")
-    if not (tasks / str(pid) / "children").exists():
-        return _descendants_by_psutil(pid)
-    found, waiting = set(), [pid]
-    while waiting:
-        member = waiting.pop()
-        found.add(member)
-        try:
-            for task in Path(f"/proc/{member}/task").iterdir():
-                waiting += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:
-            continue  # it ended while we looked
-    return found
-
-
-def _descendants_by_psutil(pid: int) -> set[int]:
-    try:
-        return {pid} | {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    except psutil.NoSuchProcess:
-        return set()

@@ -13,9 +13,10 @@ from profiles.telemetry.counters import Unavailable
 Nvml = Any
 """`pynvml`, or an object with its functions, its structures and its `NVMLError`."""
 
+NOT_SUPPORTED = 3
 _FOR_GOOD = {
     2: "NVML refuses the argument for this GPU",
-    3: "not supported by this GPU or in its present mode (MIG, vGPU, unified memory)",
+    NOT_SUPPORTED: "not supported by this GPU or in its present mode (MIG, vGPU, unified memory)",
     4: "no permission: run as root, or ask the administrator to allow performance counters "
     "(NVreg_RestrictProfilingToAdminUsers=0)",
     6: "the driver does not find it",
@@ -41,10 +42,15 @@ _FOR_NOW = {
 }
 
 
-def unavailable(error: Exception) -> Unavailable:
-    """Turn an `NVMLError`, known by its `value`, into a reason with the code in it."""
+def unavailable(error: Exception, mode: str | None = None) -> Unavailable:
+    """Turn an `NVMLError`, known by its `value`, into a reason with the code in it.
+
+    `mode` says, where it is known, why this GPU does not support what others do.
+    """
     code = int(getattr(error, "value", 999))
     words = _FOR_GOOD.get(code) or _FOR_NOW.get(code) or str(error)
+    if code == NOT_SUPPORTED and mode is not None:
+        words = f"not supported: {mode}"
     return Unavailable(f"{words} (NVML error {code})", for_good=code in _FOR_GOOD)
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 
 import profiles
 from profiles.files import make_folder
+from profiles.telemetry.rate import DEFAULT_HZ, check_hz
 
 _STOP_WITHIN_S = 5.0
 
@@ -29,13 +30,16 @@ class Sampler:
     """
 
     def __init__(
-        self, out: Path, pid: int | None = None, gpus: Sequence[str] = (), hz: float = 10.0
+        self, out: Path, pid: int | None = None, gpus: Sequence[str] = (), hz: float = DEFAULT_HZ
     ) -> None:
-        """Watch process `pid` (default: this one) and the GPUs with these UUIDs."""
+        """Watch process `pid` (default: this one) and the GPUs with these UUIDs.
+
+        Raises ValueError for a rate that the sampler does not keep up with.
+        """
         self.out = out
         self.failure: str | None = None
         self._arguments = ["--out", str(out), "--pid", str(pid if pid is not None else os.getpid())]
-        self._arguments += ["--gpus", ",".join(gpus), "--hz", str(hz)]
+        self._arguments += ["--gpus", ",".join(gpus), "--hz", str(check_hz(hz))]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Sampler:

@@ -1,7 +1,8 @@
-"""An NVML without a GPU: the functions of `pynvml` in use, any of which can refuse.
+"""An NVML without a GPU: the functions of `pynvml` in use, every one of which can refuse.
 
 `refuse` maps a function to the NVML error code it raises, and may be changed between calls.
-`calls` counts the calls of each function.
+`calls` counts the calls of each function. Both work on any function whose name begins with
+"nvml", and on the few finer names that `_called` is given below.
 """
 
 # ruff: noqa: N815  the names are NVIDIA's
@@ -16,7 +17,7 @@ from pynvml import NVMLError, c_nvmlGpmMetric_t
 
 class _MetricsGet(SimpleNamespace):
     def __init__(self) -> None:
-        super().__init__(metrics=[c_nvmlGpmMetric_t() for _ in range(16)])
+        super().__init__(metrics=[c_nvmlGpmMetric_t() for _ in range(32)])
 
 
 class FakeNvml:
@@ -32,9 +33,26 @@ class FakeNvml:
         self.busy = 40
         self.energy_mj = 1000
         self.gpm_values = {2: 50.0, 3: 25.0, 5: 12.5, 10: 75.0}
+        self.gpm_values |= {4: 4.0, 6: 0.0, 7: 12.0, 8: 0.25, 9: 0.5, 11: 1.0, 12: 2.0, 13: 3.0}
+        self.gpm_values |= {20: 10.0, 21: 20.0, 60: 30.0, 61: 40.0}
+        self.mig = False
+        self.links_up = 2
+        self.link_returns = {}
+        self.pids = [100, 200]
         self.gpm_returns = {}
         self.buffers = set()
         self.gpm_pairs = []
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if not name.startswith("nvml") or not callable(found):
+            return found
+
+        def call(*args, **kwargs):
+            self._called(name)
+            return found(*args, **kwargs)
+
+        return call
 
     def _called(self, name):
         self.calls[name] += 1
@@ -42,10 +60,10 @@ class FakeNvml:
             raise NVMLError(self.refuse[name])
 
     def nvmlInit(self):
-        self._called("nvmlInit")
+        pass
 
     def nvmlShutdown(self):
-        self._called("nvmlShutdown")
+        pass
 
     def nvmlSystemGetDriverVersion(self):
         return "580.1"
@@ -57,7 +75,6 @@ class FakeNvml:
         return self.uuids[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
-        self._called("nvmlDeviceGetHandleByUUID")
         if uuid not in self.uuids:
             raise NVMLError(6)
         return uuid
@@ -69,59 +86,46 @@ class FakeNvml:
         return b"NVIDIA H100"  # older pynvml gives bytes
 
     def nvmlDeviceGetUtilizationRates(self, handle):
-        self._called("nvmlDeviceGetUtilizationRates")
-        return SimpleNamespace(gpu=self.busy, memory=1)
+        return SimpleNamespace(gpu=self.busy, memory=15)
 
     def nvmlDeviceGetMemoryInfo(self, handle, version=None):
-        self._called("nvmlDeviceGetMemoryInfo")
         self._called("memory v2" if version else "memory v1")
         return SimpleNamespace(total=80 << 30, used=(1 << 30) if version else (2 << 30))
 
     def nvmlDeviceGetPowerUsage(self, handle):
-        self._called("nvmlDeviceGetPowerUsage")
         return 300_000
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle):
-        self._called("nvmlDeviceGetTotalEnergyConsumption")
         return self.energy_mj
 
     def nvmlDeviceGetClockInfo(self, handle, clock):
-        self._called("nvmlDeviceGetClockInfo")
-        return {1: 1980}[clock]
+        return {1: 1980, 2: 3201}[clock]
 
     def nvmlDeviceGetTemperatureV(self, handle, sensor):
-        self._called("nvmlDeviceGetTemperatureV")
         return 61
 
     def nvmlDeviceGetTemperature(self, handle, sensor):
-        self._called("nvmlDeviceGetTemperature")
         return 60
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
-        self._called("nvmlDeviceGetCurrentClocksEventReasons")
         return 4
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
-        self._called("nvmlDeviceGetCurrentClocksThrottleReasons")
         return 8
 
     def nvmlGpmQueryDeviceSupport(self, handle):
-        self._called("nvmlGpmQueryDeviceSupport")
         return SimpleNamespace(isSupportedDevice=int(self.gpm))
 
     def nvmlGpmSampleAlloc(self):
-        self._called("nvmlGpmSampleAlloc")
         buffer = SimpleNamespace(taken=None)
         self.buffers.add(id(buffer))
         return buffer
 
     def nvmlGpmSampleGet(self, handle, buffer):
-        self._called("nvmlGpmSampleGet")
         buffer.taken = self.calls["nvmlGpmSampleGet"]
         return buffer
 
     def nvmlGpmMetricsGet(self, request):
-        self._called("nvmlGpmMetricsGet")
         self.gpm_pairs.append((request.sample1.taken, request.sample2.taken))
         for metric in request.metrics[: request.numMetrics]:
             metric.value = self.gpm_values[metric.metricId]
@@ -129,5 +133,28 @@ class FakeNvml:
         return request
 
     def nvmlGpmSampleFree(self, buffer):
-        self._called("nvmlGpmSampleFree")
         self.buffers.remove(id(buffer))
+
+    def nvmlDeviceGetMigMode(self, handle):
+        return [int(self.mig), int(self.mig)]
+
+    def nvmlDeviceGetPcieThroughput(self, handle, direction):
+        return {0: 5, 1: 6}[direction]
+
+    def nvmlDeviceGetNvLinkState(self, handle, link):
+        if link >= 4:
+            raise NVMLError(2)
+        return int(link < self.links_up)
+
+    def nvmlDeviceGetFieldValues(self, handle, fields):
+        return [
+            SimpleNamespace(
+                nvmlReturn=self.link_returns.get(link, 0),
+                valueType=3,
+                value=SimpleNamespace(ullVal=field * 100 + link),
+            )
+            for field, link in fields
+        ]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return [SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in self.pids]

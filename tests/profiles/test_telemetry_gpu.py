@@ -7,15 +7,27 @@ from profiles.telemetry.columns import COLUMNS, GPU_NAMES
 from profiles.telemetry.counters import Unavailable
 from profiles.telemetry.gpm import GPM_METRICS
 from profiles.telemetry.gpu import Gpu
+from profiles.telemetry.gpu_processes import GpuProcesses
 from profiles.telemetry.nvml import start_nvml
 
-CALL_OF = {
-    "gpu_busy_pct": "nvmlDeviceGetUtilizationRates",
-    "memory_used_bytes": "nvmlDeviceGetMemoryInfo",
-    "power_mw": "nvmlDeviceGetPowerUsage",
-    "energy_mj": "nvmlDeviceGetTotalEnergyConsumption",
-    "sm_clock_mhz": "nvmlDeviceGetClockInfo",
+MIB = 2**20
+COLUMNS_OF = {
+    "nvmlDeviceGetUtilizationRates": ["gpu_busy_pct", "memory_busy_pct"],
+    "nvmlDeviceGetMemoryInfo": ["memory_used_bytes"],
+    "nvmlDeviceGetPowerUsage": ["power_mw"],
+    "nvmlDeviceGetTotalEnergyConsumption": ["energy_mj"],
+    "nvmlDeviceGetClockInfo": ["sm_clock_mhz", "memory_clock_mhz"],
+    "nvmlDeviceGetNvLinkState": ["nvlink_tx_bytes", "nvlink_rx_bytes"],
+    "nvmlDeviceGetFieldValues": ["nvlink_tx_bytes", "nvlink_rx_bytes"],
+    "nvmlDeviceGetComputeRunningProcesses": ["gpu_processes", "foreign_processes"],
 }
+EVERY_CALL = [
+    name for name in vars(FakeNvml) if name.startswith("nvml") and name != "nvmlMemory_v2"
+]
+
+
+def gpu_of(nvml, uuid="GPU-a", own_pids=(100,), pids_are_ours=True):
+    return Gpu(nvml, uuid, GpuProcesses(nvml, lambda: set(own_pids), pids_are_ours))
 
 
 def sample_at(gpu, *times):
@@ -26,45 +38,75 @@ def sample_at(gpu, *times):
 
 
 def test_every_counter_of_a_hopper_gpu():
-    gpu = Gpu(FakeNvml(), "GPU-a")
+    gpu = gpu_of(FakeNvml())
     assert sample_at(gpu, 0.0, 0.1, 0.2) == {
         "gpu_busy_pct": 40.0,
+        "memory_busy_pct": 15.0,
         "sm_active_pct": 50.0,
         "sm_occupancy_pct": 25.0,
         "tensor_active_pct": 12.5,
+        "tensor_hmma_active_pct": 12.0,
+        "tensor_imma_active_pct": 0.5,
+        "tensor_dfma_active_pct": 0.0,
+        "tensor_dmma_active_pct": 0.25,
+        "integer_active_pct": 4.0,
+        "fp16_active_pct": 3.0,
+        "fp32_active_pct": 2.0,
+        "fp64_active_pct": 1.0,
         "dram_active_pct": 75.0,
         "memory_used_bytes": 1 << 30,
         "power_mw": 300_000,
         "energy_mj": 1000,
         "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 3201,
         "temperature_c": 61,
         "throttle_reasons": 4,
+        "pcie_tx_bytes_per_s": 10 * MIB,
+        "pcie_rx_bytes_per_s": 20 * MIB,
+        "nvlink_tx_bytes_per_s": 40 * MIB,
+        "nvlink_rx_bytes_per_s": 30 * MIB,
+        "nvlink_tx_bytes": 1024 * (13800 + 13801),
+        "nvlink_rx_bytes": 1024 * (13900 + 13901),
+        "gpu_processes": 2,
+        "foreign_processes": 1,
     }
     assert gpu.missing() == {}
 
 
-@pytest.mark.parametrize("column", CALL_OF)
-@pytest.mark.parametrize("code", [3, 4, 13, 15, 999])
-def test_each_counter_is_missing_alone_with_its_reason(column, code):
-    gpu = Gpu(FakeNvml(refuse={CALL_OF[column]: code}), "GPU-a")
+@pytest.mark.parametrize("call", COLUMNS_OF)
+@pytest.mark.parametrize("code", [3, 4, 13, 15, 18, 999])
+def test_each_counter_is_missing_alone_with_its_reason(call, code):
+    gpu = gpu_of(FakeNvml(refuse={call: code}))
     values = sample_at(gpu, 0.0, 0.1, 0.2)
-    assert [name for name in GPU_NAMES if values[name] is None] == [column]
+    assert [name for name in GPU_NAMES if values[name] is None] == COLUMNS_OF[call]
     missing = gpu.missing()
-    assert list(missing) == [column]
-    assert f"(NVML error {code})" in missing[column].reason
-    assert missing[column].since_t_s == 0.0
+    assert set(missing) == set(COLUMNS_OF[call])
+    for column in missing.values():
+        assert f"(NVML error {code})" in column.reason
+        assert column.since_t_s == 0.0
+
+
+@pytest.mark.parametrize("call", EVERY_CALL)
+@pytest.mark.parametrize("code", [3, 4, 15])
+def test_any_call_may_be_refused_and_whatever_is_missing_has_a_reason(call, code):
+    nvml = FakeNvml(refuse={call: code})
+    gpu = gpu_of(nvml)
+    values = sample_at(gpu, 0.0, 0.1, 0.2, 0.3)
+    assert set(values) == set(GPU_NAMES)
+    assert {name for name, value in values.items() if value is None} == set(gpu.missing())
+    gpu.close()
 
 
 def test_what_will_never_work_is_asked_once_and_what_may_is_asked_again():
     nvml = FakeNvml(refuse={"nvmlDeviceGetPowerUsage": 3, "nvmlDeviceGetClockInfo": 15})
-    sample_at(Gpu(nvml, "GPU-a"), 0.0, 0.1, 0.2)
+    sample_at(gpu_of(nvml), 0.0, 0.1, 0.2)
     assert nvml.calls["nvmlDeviceGetPowerUsage"] == 1
-    assert nvml.calls["nvmlDeviceGetClockInfo"] == 3
+    assert nvml.calls["nvmlDeviceGetClockInfo"] == 6  # two clocks
 
 
 def test_costly_energy_is_read_once_a_second_and_when_all_is_asked_for():
     nvml = FakeNvml()
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     ticks = [gpu.sample(k / 10) for k in range(21)]
     assert [k for k, row in enumerate(ticks) if row["energy_mj"] is not None] == [0, 10, 20]
     assert gpu.missing() == {}
@@ -80,7 +122,7 @@ def test_old_drivers_get_the_old_calls():
             "nvmlDeviceGetCurrentClocksEventReasons": 13,
         }
     )
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     values = gpu.sample(0.0)
     assert values["memory_used_bytes"] == 2 << 30
     assert values["temperature_c"] == 60
@@ -90,12 +132,11 @@ def test_old_drivers_get_the_old_calls():
 
 def test_lost_gpu_is_a_gap_with_a_reason_and_may_come_back():
     nvml = FakeNvml()
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     sample_at(gpu, 0.0, 0.1, 0.2)
-    lost = [*CALL_OF.values(), "nvmlDeviceGetTemperatureV", "nvmlGpmSampleGet"]
-    lost += ["nvmlDeviceGetCurrentClocksEventReasons"]
-    nvml.refuse = dict.fromkeys(lost, 15)
+    nvml.refuse = dict.fromkeys(EVERY_CALL, 15)
     assert set(sample_at(gpu, 0.3, 0.4).values()) == {None}
+    assert set(gpu.missing()) == set(GPU_NAMES)
     assert {missing.since_t_s for missing in gpu.missing().values()} == {0.3}
     assert "the GPU is lost" in gpu.missing()["sm_active_pct"].reason
     nvml.refuse = {}
@@ -106,7 +147,7 @@ def test_lost_gpu_is_a_gap_with_a_reason_and_may_come_back():
 
 
 def test_unknown_uuid_leaves_every_column_missing():
-    gpu = Gpu(FakeNvml(), "GPU-z")
+    gpu = gpu_of(FakeNvml(), "GPU-z")
     assert set(gpu.sample(1.0).values()) == {None}
     assert set(gpu.missing()) == set(GPU_NAMES)
 
@@ -114,14 +155,14 @@ def test_unknown_uuid_leaves_every_column_missing():
 def test_impossible_busy_is_refused_not_clipped():
     nvml = FakeNvml()
     nvml.busy = 250
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     assert gpu.sample(0.0)["gpu_busy_pct"] is None
     assert "250 %" in gpu.missing()["gpu_busy_pct"].reason
 
 
 def test_gpm_windows_are_longer_than_the_drivers_refresh():
     nvml = FakeNvml()
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     first = gpu.sample(0.0)
     second = gpu.sample(0.1)
     assert first["sm_active_pct"] is second["sm_active_pct"] is None
@@ -133,20 +174,75 @@ def test_gpm_windows_are_longer_than_the_drivers_refresh():
     assert nvml.buffers == set()
 
 
-def test_older_gpus_have_no_gpm():
+def test_older_gpus_have_no_gpm_and_ask_pcie_rarely():
     nvml = FakeNvml(gpm=False)
-    gpu = Gpu(nvml, "GPU-a")
-    values = sample_at(gpu, 0.0, 0.1, 0.2)
-    assert all(values[column] is None for column in GPM_METRICS)
-    assert "Hopper" in gpu.missing()["tensor_active_pct"].reason
+    gpu = gpu_of(nvml)
+    rows = [gpu.sample(k / 10) for k in range(21)]
+    missing = gpu.missing()
+    assert set(missing) == set(GPM_METRICS) - {"pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"}
+    assert all("Hopper" in column.reason for column in missing.values())
     assert nvml.calls["nvmlGpmSampleAlloc"] == 0
+    assert [k for k, row in enumerate(rows) if row["pcie_tx_bytes_per_s"]] == [0, 20]
+    assert (rows[20]["pcie_tx_bytes_per_s"], rows[20]["pcie_rx_bytes_per_s"]) == (5e3, 6e3)
+
+
+def test_pcie_that_nothing_gives_has_a_reason():
+    gpu = gpu_of(FakeNvml(gpm=False, refuse={"nvmlDeviceGetPcieThroughput": 3}))
+    assert gpu.sample(0.0)["pcie_rx_bytes_per_s"] is None
+    assert "(NVML error 3)" in gpu.missing()["pcie_rx_bytes_per_s"].reason
+
+
+def test_mig_is_named_as_the_reason():
+    nvml = FakeNvml(gpm=False, refuse={"nvmlDeviceGetUtilizationRates": 3})
+    nvml.mig = True
+    gpu = gpu_of(nvml)
+    gpu.sample(0.0)
+    assert "MIG is on" in gpu.missing()["gpu_busy_pct"].reason
+    assert "MIG is on" in gpu.missing()["sm_active_pct"].reason
+
+
+def test_unified_memory_is_named_as_the_reason():
+    gpu = gpu_of(FakeNvml(refuse={"nvmlDeviceGetMemoryInfo": 3}))
+    gpu.sample(0.0)
+    assert "unified memory" in gpu.missing()["memory_used_bytes"].reason
+
+
+def test_gpu_without_nvlink_and_one_link_that_refuses():
+    nvml = FakeNvml()
+    nvml.links_up = 0
+    gpu = gpu_of(nvml)
+    gpu.sample(0.0)
+    assert "no NVLink is up" in gpu.missing()["nvlink_tx_bytes"].reason
+    nvml = FakeNvml()
+    nvml.link_returns = {1: 3}
+    gpu = gpu_of(nvml)
+    assert gpu.sample(0.0)["nvlink_rx_bytes"] is None
+    assert "(NVML error 3)" in gpu.missing()["nvlink_rx_bytes"].reason
+
+
+def test_in_a_container_processes_are_counted_but_not_told_apart():
+    nvml = FakeNvml()
+    gpu = gpu_of(nvml, pids_are_ours=False)
+    values = gpu.sample(0.0)
+    assert (values["gpu_processes"], values["foreign_processes"]) == (2, None)
+    assert "2 compute on this GPU" in gpu.missing()["foreign_processes"].reason
+    nvml.pids = []
+    assert gpu.sample(1.0)["gpu_processes"] is None
+    assert "not even this one" in gpu.missing()["gpu_processes"].reason
+
+
+def test_on_the_host_an_idle_gpu_has_no_process():
+    nvml = FakeNvml()
+    nvml.pids = []
+    values = gpu_of(nvml).sample(0.0)
+    assert (values["gpu_processes"], values["foreign_processes"]) == (0, 0)
 
 
 @pytest.mark.parametrize("call", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc",
                                   "nvmlGpmSampleGet", "nvmlGpmMetricsGet"])  # fmt: skip
 def test_gpm_can_be_forbidden(call):
     nvml = FakeNvml(refuse={call: 4})
-    gpu = Gpu(nvml, "GPU-a")
+    gpu = gpu_of(nvml)
     values = sample_at(gpu, 0.0, 0.1, 0.2, 0.3)
     assert values["sm_active_pct"] is None
     assert values["gpu_busy_pct"] == 40.0
@@ -159,12 +255,13 @@ def test_gpm_can_be_forbidden(call):
 def test_one_gpm_metric_can_be_missing_alone():
     nvml = FakeNvml()
     nvml.gpm_returns = {5: 3}
-    nvml.gpm_values |= {10: math.nan}
-    gpu = Gpu(nvml, "GPU-a")
+    nvml.gpm_values |= {10: math.nan, 60: -1.0}
+    gpu = gpu_of(nvml)
     values = sample_at(gpu, 0.0, 0.2)
     assert values["sm_active_pct"] == 50.0
     assert values["tensor_active_pct"] is values["dram_active_pct"] is None
     assert "cannot be" in gpu.missing()["dram_active_pct"].reason
+    assert "-1 MiB/s, which cannot be" in gpu.missing()["nvlink_rx_bytes_per_s"].reason
 
 
 @pytest.mark.parametrize("code", [9, 12, 18, 4, 999])

@@ -79,9 +79,9 @@ def test_sampler_that_dies_leaves_a_reason_and_the_work_alone(tmp_path):
 
 
 def test_sampler_that_cannot_start_says_why(tmp_path):
-    with Sampler(tmp_path, hz=-1) as sampler:
+    with Sampler(tmp_path, pid="nobody") as sampler:
         assert not sampler.wait_until_ready()
-    assert "-1.0 is not in 0 .. 1000 Hz" in sampler.failure
+    assert "invalid int value: 'nobody'" in sampler.failure
 
 
 def test_sigterm_flushes_and_ends(tmp_path):
@@ -127,3 +127,9 @@ print([name for name in ("pandas", "torch", "pydantic", "optuna", "scipy") if na
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("hz", [0, -1, 100.5, float("nan")])
+def test_rate_that_cannot_be_kept_is_refused(tmp_path, hz):
+    with pytest.raises(ValueError, match="at most 100"):
+        Sampler(tmp_path, hz=hz)
