@@ -176,9 +176,7 @@ def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, m
 
     with monkeypatch.context() as patched:
         patched.setattr(train, "train_step", poisoned)
-        with pytest.raises(
-            BadInput, match="loss is nan by step 12.*checkpoint of step 6"
-        ) as caught:
+        with pytest.raises(BadInput, match="checkpoint of step 6 is kept") as caught:
             train.train_drafter(spec)
     assert caught.value.field == "learning_rate" and "nan by step 12" in str(caught.value)
     resumed = train.train_drafter(spec, resume=True)
