@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.anatomy import step_total_ms
 from profiles.records import EnergyUse, Record, ServeMetrics
+from profiles.verify_curve import VerifyPoint, verify_ms_at
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TIME_NOT_SPLIT = (
-    "the records give one verify_ms for all nodes of a step, and a pass over fewer nodes may take "
-    "just as long: a profile with a kernel table, or a run with narrower beams, can tell"
+NO_SMALLER_TREE = (
+    "the time that rejected nodes took is told by a smaller tree's verify time, and this trial has "
+    "no measured baseline or sibling with one"
 )
 NO_ENERGY = "energy was not measured"
 
@@ -25,7 +28,11 @@ class Efficiency(Record):
     verified_nodes = rejected_nodes + accepted_nodes + one root for each request and step. The root
     and every accepted node buy one token each; `cut_tokens` of those were thrown away after a stop
     token or the length limit. wasted_node_share = (verified_nodes - committed tokens) /
-    verified_nodes. The drafter's time is in `ServeMetrics.time_share.draft`.
+    verified_nodes.
+
+    Of all step time, `wasted_draft_share` went to drafting past the furthest token that was
+    accepted, each drafted position counted alike; `wasted_verify_share` is what verify took beyond
+    a tree of acceptance_length nodes, by measured verify times; `wasted_time_share` is their sum.
     """
 
     verified_nodes: int
@@ -36,16 +43,22 @@ class Efficiency(Record):
     verified_nodes_per_committed_token: float
     energy_j_per_committed_token: float | None  # energy that read the prompts included
     energy_reason: str | None = None
-    wasted_time_share: float | None = None  # of step time, on nodes that were rejected
-    wasted_time_reason: str | None = TIME_NOT_SPLIT
+    wasted_draft_share: float
+    wasted_verify_share: float | None
+    wasted_time_share: float | None
+    wasted_time_reason: str | None = None
 
 
 def efficiency(
-    steps: pd.DataFrame, metrics: ServeMetrics, energy: EnergyUse | None = None
+    steps: pd.DataFrame,
+    metrics: ServeMetrics,
+    energy: EnergyUse | None = None,
+    curve: Sequence[VerifyPoint] = (),
 ) -> Efficiency:
     """Count nodes in `steps` (as `TrialFolder.steps` reads them) and divide the trial's energy.
 
-    Without speculation the root is the only node of a step and nothing is wasted.
+    `curve` is the trial's `verify_curve`. Without speculation the root is the only node of a step
+    and nothing is wasted.
 
     Raises:
         ValueError: the steps are not those that `metrics` summarises.
@@ -61,6 +74,8 @@ def efficiency(
         )
     energy_mj = energy.energy_mj if energy else None
     reason = energy.reason if energy else None
+    wasted_draft = _wasted_draft_share(steps, len(metrics.position_acceptance))
+    wasted_verify = _wasted_verify_share(steps, metrics, curve)
     return Efficiency(
         verified_nodes=verified,
         accepted_nodes=accepted,
@@ -70,7 +85,33 @@ def efficiency(
         verified_nodes_per_committed_token=verified / committed,
         energy_j_per_committed_token=None if energy_mj is None else energy_mj / 1000 / committed,
         energy_reason=(reason or NO_ENERGY) if energy_mj is None else None,
+        wasted_draft_share=wasted_draft,
+        wasted_verify_share=wasted_verify,
+        wasted_time_share=None if wasted_verify is None else wasted_draft + wasted_verify,
+        wasted_time_reason=NO_SMALLER_TREE if wasted_verify is None else None,
     )
+
+
+def _wasted_draft_share(steps: pd.DataFrame, draft_len: int) -> float:
+    """A step drafts for all its requests at once, as far as any of them may accept."""
+    if draft_len == 0:
+        return 0.0
+    furthest = np.array([max(accepted, default=0) for accepted in steps["accepted"]])
+    wasted_ms = steps["draft_ms"].to_numpy(dtype=np.float64) * (1 - furthest / draft_len)
+    return float(wasted_ms.sum() / step_total_ms(steps).sum())
+
+
+def _wasted_verify_share(
+    steps: pd.DataFrame, metrics: ServeMetrics, curve: Sequence[VerifyPoint]
+) -> float | None:
+    if not metrics.position_acceptance:
+        return 0.0
+    whole_ms = verify_ms_at(curve, metrics.tree_nodes_mean)
+    needed_ms = verify_ms_at(curve, metrics.acceptance_length)
+    if whole_ms is None or needed_ms is None:
+        return None
+    verifying = int((steps["request_ids"].map(len) > 0).sum())
+    return max(0.0, whole_ms - needed_ms) * verifying / float(step_total_ms(steps).sum())
 
 
 def _all(steps: pd.DataFrame, column: str) -> NDArray[np.int64]:

@@ -26,7 +26,8 @@ def lines(
         for name in HOST_NAMES if source.name == HOST else GPU_NAMES:
             value = values.get(name)
             if value is not None:
-                said.append(f"  {name:<24} {value:g} {_UNIT[name]}".rstrip())
+                number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
+                said.append(f"  {name:<24} {number} {_UNIT[name]}".rstrip())
             else:
                 reason = missing[name].reason if name in missing else "no value yet"
                 said.append(f"  {name:<24} missing: {reason}")

@@ -6,8 +6,13 @@ from profiles.efficiency import efficiency
 from profiles.metrics import summarize
 from profiles.records import EnergyUse
 from profiles.store import TrialFolder
+from profiles.verify_curve import VerifyPoint
 
 METRICS = summarize(steps(), requests(), BEAM_WIDTH, DRAFT_LEN)
+
+
+def point(nodes: float, verify_ms: float) -> VerifyPoint:
+    return VerifyPoint(trial=0, tree_nodes=nodes, verify_ms=verify_ms)
 
 
 def test_nodes_are_counted_by_hand():
@@ -30,10 +35,28 @@ def test_energy_is_divided_by_committed_tokens_or_missing_with_its_reason():
     assert efficiency(table, METRICS).energy_reason == "energy was not measured"
 
 
+def test_drafting_past_the_furthest_accepted_token_is_wasted():
+    # draft_ms 0, 2, 2, 1 of 40 ms; the furthest accepted of 3 drafted are -, 3, 2, 1
+    found = efficiency(pd.DataFrame(steps()), METRICS)
+    assert found.wasted_draft_share == pytest.approx((2 * 1 / 3 + 1 * 2 / 3) / 40)
+
+
+def test_verify_time_beyond_the_committed_nodes_is_wasted():
+    # 11/5 nodes bought a token of 29/5 that were verified, in 3 steps of 40 ms in all
+    curve = [point(1.0, 4.0), point(29 / 5, 6.4)]
+    found = efficiency(pd.DataFrame(steps()), METRICS, curve=curve)
+    beyond_ms = (29 / 5 - 11 / 5) * (6.4 - 4.0) / (29 / 5 - 1)
+    assert found.wasted_verify_share == pytest.approx(3 * beyond_ms / 40)
+    assert found.wasted_time_share == found.wasted_draft_share + found.wasted_verify_share
+    assert found.wasted_time_reason is None
+    free = efficiency(pd.DataFrame(steps()), METRICS, curve=[point(1.0, 6.4), curve[1]])
+    assert free.wasted_verify_share == 0
+
+
 def test_time_on_rejected_nodes_is_not_invented():
     found = efficiency(pd.DataFrame(steps()), METRICS)
-    assert found.wasted_time_share is None
-    assert "one verify_ms for all nodes" in found.wasted_time_reason
+    assert found.wasted_verify_share is found.wasted_time_share is None
+    assert "no measured baseline or sibling" in found.wasted_time_reason
 
 
 def test_without_speculation_nothing_is_wasted():
@@ -44,6 +67,7 @@ def test_without_speculation_nothing_is_wasted():
     ]  # fmt: skip
     found = efficiency(pd.DataFrame(plain), summarize(plain, requests(), 1, 0))
     assert (found.rejected_nodes, found.cut_tokens, found.wasted_node_share) == (0, 0, 0.0)
+    assert (found.wasted_draft_share, found.wasted_time_share) == (0, 0)
 
 
 def test_table_from_disk_gives_the_same(tmp_path):
