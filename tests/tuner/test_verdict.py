@@ -52,6 +52,13 @@ def result(
     return TrialResult(**{**fields, **more})
 
 
+def test_a_profiled_trial_is_no_candidate():
+    fast, profiled = result(0, [0.9] * 4), result(1, [0.5] * 4, profiler="nsys")
+    verdict = judge_results([fast, profiled], SweepSpec())
+    assert (verdict.finished, verdict.feasible, verdict.best) == (2, 1, 0)
+    assert judge_results([profiled], SweepSpec()).best is None
+
+
 def test_a_clear_winner():
     verdict = judge_results([result(0, [0.9] * 4), result(1, [0.5, 0.52, 0.5, 0.49])], SweepSpec())
     assert verdict.best == 1

@@ -5,13 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from profiles.records import TrialConfig, TrialState, WorkloadSpec
+from profiles.errors import ProfilesError
+from profiles.records import TrialConfig, TrialResult, TrialState, WorkloadSpec
+from profiles.store import RunFolder
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
+
+if TYPE_CHECKING:
+    from tuner.capture.choose import Asked
 
 _CONFIG = typer.Argument(metavar="[CONFIG.yaml]", help="An exported config, or one of your own.")
 
@@ -38,9 +43,22 @@ def run(
     max_new_tokens: Annotated[int | None, typer.Option(help="Output limit of a request.")] = None,
     temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Watch it with nsys, ncu or torch; its times are then no measurement."),
+    ] = None,
+    profile_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps to record; few, for captures grow fast.")
+    ] = None,
+    graph_trace: Annotated[
+        str | None, typer.Option(help="CUDA graphs under nsys: by node, or graph as a whole.")
+    ] = None,
     json_output: JsonFlag = False,
 ) -> None:
-    """Measure one config: warm-up, paired rounds against no speculation, full records."""
+    """Measure one config: warm-up, paired rounds against no speculation, full records.
+
+    With --profile, serve it once while a profiler records some steps, and show its phases.
+    """
     knobs = {
         "engine": engine,
         "model": model,
@@ -58,8 +76,11 @@ def run(
         "temperature": temperature,
         "seed": seed,
     }
+    from tuner.capture.choose import choose_profiler
+
     trial, spec = read_run_config(config, knobs, load)
-    report = _measure(trial, spec, quiet=json_output)
+    asked = choose_profiler(trial, profile, graph_trace, profile_steps)
+    report = _measure(trial, spec, asked, quiet=json_output)
     print_json(report) if json_output else print_fields(report)
     if report["state"] != TrialState.COMPLETE:
         raise typer.Exit(1)
@@ -86,28 +107,48 @@ def read_run_config(
         raise bad_field(error, source) from error
 
 
-def _measure(trial: TrialConfig, spec: WorkloadSpec, quiet: bool) -> dict[str, Any]:
+def _measure(
+    trial: TrialConfig, spec: WorkloadSpec, asked: Asked | None, quiet: bool
+) -> dict[str, Any]:
     from profiles.status import RunStatus
-    from tuner.errors import BadInput
+    from tuner.errors import BadInput, TunerError
     from tuner.runs import create_run
-    from tuner.trial import headline, load_requests, run_trial
+    from tuner.trial import headline, load_requests
 
     loaded = load_requests(trial, spec)
     if not quiet:
         _introduce(loaded.batch.rendered_first, loaded.batch.dropped, loaded.reason)
-    asked = {"config": trial.model_dump(mode="json"), "workload": spec.model_dump(mode="json")}
-    folder = create_run("run", asked, spec.seed, loaded.content_hash)
+    stored = {"config": trial.model_dump(mode="json"), "workload": spec.model_dump(mode="json")}
+    folder = create_run("run", stored, spec.seed, loaded.content_hash)
     folder.write_status(RunStatus.of_this_process("running", trial.describe(), 0, 1))
     try:
-        result = run_trial(folder.trial(0), trial, spec, on_progress=_progress)
-    except BadInput:
-        shutil.rmtree(folder.path)  # nothing was measured: nothing is left
+        result, captured = _run_trial(folder, trial, spec, asked)
+    except (TunerError, ProfilesError) as error:
+        folder.write_status(RunStatus.of_this_process("failed", str(error), 0, 1))
+        if isinstance(error, TunerError) and error.exit_code == BadInput.exit_code:
+            shutil.rmtree(folder.path)  # nothing was measured: nothing is left
         raise
     failed = result.error is not None
     folder.write_status(
         RunStatus.of_this_process("failed" if failed else "done", result.error or "", 1, 1)
     )
-    return {"run": folder.run_id, **headline(result)}
+    return {"run": folder.run_id, **headline(result), **captured}
+
+
+def _run_trial(
+    folder: RunFolder, trial: TrialConfig, spec: WorkloadSpec, asked: Asked | None
+) -> tuple[TrialResult, dict[str, Any]]:
+    """The result, and what a profiler saw where one was asked for."""
+    from tuner.trial import run_trial
+
+    if asked is None:
+        return run_trial(folder.trial(0), trial, spec, on_progress=_progress), {}
+    from tuner.capture.capture import capture_trial
+    from tuner.commands.captured import captured_fields
+
+    _progress(0.0, f"serving under {asked.profiler.name}")
+    result, capture = capture_trial(folder, 0, trial, asked.profiler, asked.steps, _importing)
+    return result, {} if capture is None else {"capture": captured_fields(capture)}
 
 
 def _introduce(first: str, dropped: tuple[str, ...], reason: str | None) -> None:
@@ -123,3 +164,7 @@ def _progress(fraction: float, text: str) -> None:
     if sys.stderr.isatty():
         end = "\n" if fraction == 1.0 else ""
         print(f"\r{fraction:4.0%} {text:<60}", end=end, file=sys.stderr, flush=True)
+
+
+def _importing(what: str, share: float) -> None:
+    _progress(share, f"importing: {what}")
