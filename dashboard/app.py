@@ -20,6 +20,7 @@ page = st.navigation(
         st.Page("views/start.py", title="Start", icon=":material/play_arrow:", default=True),
         st.Page("views/live.py", title="Live", icon=":material/monitoring:"),
         st.Page("views/results.py", title="Results", icon=":material/insights:"),
+        st.Page("views/trial.py", title="Trial", icon=":material/science:"),
         st.Page("views/export.py", title="Export", icon=":material/download:"),
     ],
     position="top",

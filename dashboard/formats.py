@@ -7,6 +7,7 @@ from datetime import datetime
 from profiles.records import Speedup
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 MISSING = "n/a"
 
 

@@ -47,9 +47,9 @@ def _height(rows: Sequence[TrialRow]) -> int:
     return _ROW_PX * (min(len(rows), MOST_ROWS) + 1) + 3
 
 
-def trial_table(rows: Sequence[TrialRow], key: str) -> None:
-    """Draw the rows."""
-    st.dataframe(
+def trial_table(rows: Sequence[TrialRow], key: str) -> int | None:
+    """Draw the rows; return the trial of the row that was just clicked."""
+    clicked = st.dataframe(
         as_frame(rows),
         key=key,
         column_config=COLUMNS,
@@ -57,8 +57,11 @@ def trial_table(rows: Sequence[TrialRow], key: str) -> None:
         placeholder=MISSING,
         lazy=False,
         height=_height(rows),
-        alt="Trials and what they measured",
-    )
+        on_select="rerun",
+        selection_mode="single-row",
+        alt="Trials and what they measured; choose one to open it",
+    )["selection"]["rows"]
+    return rows[clicked[0]].trial if clicked else None
 
 
 def selectable_trial_table(

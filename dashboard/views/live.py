@@ -5,17 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.charts.show import show
-from dashboard.charts.telemetry import telemetry_figure, telemetry_info
 from dashboard.charts.throughput_by_trial import (
     throughput_by_trial_figure,
     throughput_by_trial_info,
 )
 from dashboard.data.trial_rows import failures, trial_rows
 from dashboard.panels.chooser import page_header
+from dashboard.panels.open_trial import open_trial
 from dashboard.panels.status_strip import state_now, status_strip
+from dashboard.panels.telemetry_timeline import newest_telemetry
 from dashboard.panels.trial_table import trial_table
 from profiles.store import RunFolder
-from profiles.telemetry.parts import read
 
 EVERY = "2s"
 
@@ -33,7 +33,9 @@ def trials(run: RunFolder) -> None:
         key="throughput_by_trial",
         alt="Output tokens per second of every trial, baselines as lines",
     )
-    trial_table(rows, key=f"live_trials_{run.run_id}")
+    opened = trial_table(rows, key=f"live_trials_{run.run_id}")
+    if opened in {result.number for result in results}:
+        open_trial(run.run_id, opened)
     for reason, numbers in failures(results).items():
         st.error(f"Trial {', '.join(map(str, numbers))} failed: {reason}")
 
@@ -44,11 +46,7 @@ def telemetry(run: RunFolder) -> None:
     if newest is None or not state_now(run, run.trials()).unfinished:
         return
     st.subheader(f"Host and GPU during trial {newest}", anchor=False)
-    show(
-        telemetry_figure(telemetry_info(read(run.trial(newest).telemetry_dir))),
-        key="telemetry",
-        alt="Host and GPU counters of the trial in progress",
-    )
+    newest_telemetry(run.trial(newest).telemetry_dir)
 
 
 def page() -> None:

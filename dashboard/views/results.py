@@ -20,6 +20,7 @@ from dashboard.charts.time_share import time_share_figure, time_share_info
 from dashboard.data.trial_rows import finished_rows
 from dashboard.panels.chooser import page_header, trial_of_url, trial_select
 from dashboard.panels.kpis import kpis
+from dashboard.panels.open_trial import trial_link
 from dashboard.panels.text_check import text_check
 from dashboard.panels.trial_detail import trial_detail
 from dashboard.panels.trial_table import selectable_trial_table
@@ -74,6 +75,7 @@ def detail(run: RunFolder, results: Sequence[TrialResult], best: int | None) -> 
     )
     st.subheader(f"Trial {chosen.number}", anchor=False)
     trial_select("Shown in detail; a click on a row above chooses too", results, chosen)
+    trial_link(run.run_id, chosen.number)
     trial_detail(run, chosen)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from dashboard.charts import (
@@ -15,9 +14,7 @@ from dashboard.charts import (
     time_share,
 )
 from dashboard.charts.show import CONFIG
-from dashboard.charts.telemetry import MAX_POINTS, telemetry_figure, telemetry_info
 from dashboard.charts.trial_axis import ROOM_FOR_CONFIGS, trial_labels
-from profiles.telemetry.columns import COLUMNS
 from tests.dashboard.hand_made import baseline, failed, infeasible, trial
 
 RESULTS = [
@@ -112,41 +109,6 @@ def test_labels_drop_the_config_where_many_trials_share_the_axis():
     assert many[7] == "#7"
 
 
-def samples(count: int) -> pd.DataFrame:
-    frame = pd.DataFrame(index=range(count), columns=[c.name for c in COLUMNS], dtype=float)
-    frame["source"] = "host"
-    frame["t_s"] = [100.0 + n for n in range(count)]
-    return frame
-
-
-def test_telemetry_starts_at_zero_keeps_gaps_and_leaves_out_what_was_not_measured():
-    frame = samples(3)
-    frame["host_cpu_pct"] = [50.0, None, 70.0]
-    (line,) = telemetry_info(frame).lines
-    assert line.title == "Host CPU (%)"
-    assert line.seconds == (0.0, 1.0, 2.0)
-    assert line.values == (50.0, None, 70.0)
-
-
-def test_telemetry_of_a_gpu_has_a_line_of_its_own_in_people_s_units():
-    frame = samples(2)
-    frame["source"] = ["host", "GPU-1"]
-    frame["host_memory_used_bytes"] = [3 * 1024**3, None]
-    frame["power_mw"] = [None, 350_000]
-    lines = {line.title: line for line in telemetry_info(frame).lines}
-    assert lines["Host memory used (GiB)"].values == (3.0,)
-    assert (lines["GPU power (W)"].source, lines["GPU power (W)"].values) == ("GPU-1", (350.0,))
-    assert len(telemetry_figure(telemetry_info(frame)).data) == 2
-
-
-def test_long_telemetry_is_thinned():
-    frame = samples(10 * MAX_POINTS)
-    frame["host_cpu_pct"] = 1.0
-    (line,) = telemetry_info(frame).lines
-    assert len(line.seconds) == MAX_POINTS
-    assert line.seconds[-1] > 9 * MAX_POINTS
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -164,7 +126,6 @@ def test_long_telemetry_is_thinned():
         lambda: position_acceptance.position_acceptance_figure(
             position_acceptance.position_acceptance_info(baseline(0).metrics)
         ),
-        lambda: telemetry_figure(telemetry_info(samples(0))),
     ],
 )
 def test_an_empty_chart_says_why(draw):

@@ -1,0 +1,175 @@
+"""How long the Trial page takes to open: `python -m tests.bench.trial_page [--help]`.
+
+Makes a run with two trials, one with a long telemetry and one with a short, serves the dashboard
+and opens both in Chromium. Prints the time until the timeline is drawn: for a first visit, where
+the browser loads the whole page too, and for a click from the Results page. Each is the first of
+its kind in a server that has just started, so nothing is cached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from playwright.sync_api import Page, sync_playwright
+
+from profiles.records import StepRecord
+from profiles.store import RunFolder, RunStore
+from profiles.tables import write_table
+from profiles.telemetry.columns import GPU_NAMES, HOST, HOST_NAMES
+from profiles.telemetry.parts import SCHEMA
+from tests.browser.serving import CHROMIUM, CHROMIUM_ARGUMENTS, serving
+from tests.dashboard.hand_made import baseline, make_run, trial
+
+START_S = 1000.0
+LONG, SHORT = 1, 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--hz", type=float, default=100.0)
+    parser.add_argument("--flush-s", type=float, default=3.0, help="of samples in one file")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="make the runs here and leave them")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        root = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        run = make_long_run(RunStore(root), options)
+        if options.keep:
+            print(f"runs in {root}")
+            return
+        parts = len(list(run.trial(LONG).telemetry_dir.glob("part-*")))
+        print(f"{options.rows:,} rows in {parts} files, {options.gpus} GPUs at {options.hz:g} Hz")
+        print("trial   opened by     section    median s   all")
+        for number, name in ((LONG, "long"), (SHORT, "short")):
+            for how, opened in (("address", by_address), ("click", by_click)):
+                for section in ("Timeline", "Overview"):
+                    took = [
+                        measure(root, run, number, section, opened) for _ in range(options.repeats)
+                    ]
+                    median, each = statistics.median(took), ", ".join(f"{s:.2f}" for s in took)
+                    print(f"{name:<7} {how:<13} {section:<10} {median:<10.2f} {each}")
+
+
+def make_long_run(store: RunStore, options: argparse.Namespace) -> RunFolder:
+    """A run whose trial `LONG` has `options.rows` rows of telemetry, and `SHORT` a hundredth."""
+    run = make_run(store, baseline(0), trial(LONG), trial(SHORT, ratio=1.2))
+    for number, rows in ((LONG, options.rows), (SHORT, options.rows // 100)):
+        folder = run.trial(number).telemetry_dir
+        folder.mkdir(parents=True)
+        table = telemetry(rows, options.gpus, options.hz)
+        size = round((options.gpus + 1) * options.hz * options.flush_s)
+        for part, first in enumerate(range(0, len(table), size)):
+            write_table(folder / f"part-{part:06d}.parquet", table.slice(first, size))
+        run.trial(number).write_steps(steps(rows / (options.gpus + 1) / options.hz))
+    return run
+
+
+def telemetry(rows: int, gpus: int, hz: float) -> pa.Table:
+    """Samples that look like a trial: rounds of work, noise, a lost stretch, a power cap."""
+    sources = [HOST, *(f"GPU-{number:08d}" for number in range(gpus))]
+    ticks = rows // len(sources)
+    seconds = np.arange(ticks) / hz
+    rng = np.random.default_rng(0)
+    serving_now = (seconds % 20) < 10
+    level = np.repeat(np.where(serving_now, 70.0, 8.0), len(sources))
+    activity = np.clip(level + rng.normal(0, 8, len(level)), 0, 100)
+    lost = np.repeat((seconds > 0.4 * ticks / hz) & (seconds < 0.42 * ticks / hz), len(sources))
+    source = np.tile(sources, ticks)
+    scale = {
+        "tensor_active_pct": 0.4,
+        "dram_active_pct": 0.8,
+        "memory_used_bytes": 1e9,
+        "host_memory_used_bytes": 1e9,
+        "power_mw": 7e3,
+        "sm_clock_mhz": 19.8,
+        "energy_mj": 1e6,
+    }
+    columns: dict[str, pa.Array] = {
+        "t_s": pa.array(START_S + np.repeat(seconds, len(sources))),
+        "unix_s": pa.array(1.8e9 + np.repeat(seconds, len(sources))),
+        "source": pa.array(source),
+    }
+    for names, mine in ((HOST_NAMES, source == HOST), (GPU_NAMES, source != HOST)):
+        for name in names:
+            values = activity * scale.get(name, 1.0)
+            if name == "throttle_reasons":
+                values = np.where(activity > 85, 4, 0)
+            kind = SCHEMA.field(name).type
+            columns[name] = pa.array(values.astype(kind.to_pandas_dtype()), mask=~mine | lost)
+    return pa.table(columns, schema=SCHEMA)
+
+
+def steps(length_s: float) -> list[StepRecord]:
+    """Steps of 20 ms in the first half of every 20 seconds."""
+    starts = [s for s in np.arange(0, length_s, 0.02) if s % 20 < 10]
+    return [
+        StepRecord(
+            index, START_S + float(start), draft_ms=4.0, verify_ms=11.0, accept_ms=1.0, host_ms=2.0,
+            tree_ms=1.0, request_ids=["a"], tree_nodes=[5], accepted=[1], committed=[2],
+            prefill_ms=1.0,
+        )
+        for index, start in enumerate(starts)
+    ]  # fmt: skip
+
+
+Opened = Callable[[Page, str, str], float]
+
+
+def measure(root: Path, run: RunFolder, number: int, section: str, opened: Opened) -> float:
+    """Seconds until the section is drawn, in a new server and a new browser."""
+    query = f"run={run.run_id}&trial={number}&section={section}"
+    with serving(root) as address, browser_tab(address) as tab:
+        return opened(tab, query, section)
+
+
+@contextmanager
+def browser_tab(address: str):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser.new_page(viewport={"width": 1440, "height": 900}, base_url=address)
+        browser.close()
+
+
+def by_address(tab: Page, query: str, section: str) -> float:
+    """Open the address in an empty tab."""
+    begun = time.perf_counter()
+    tab.goto(f"/trial?{query}")
+    wait_until_drawn(tab, section)
+    return time.perf_counter() - begun
+
+
+def by_click(tab: Page, query: str, section: str) -> float:
+    """Follow the link of the Results page, which is drawn before."""
+    tab.goto(f"/results?{query}")
+    link = tab.get_by_role("link", name="Open trial")
+    link.wait_for()
+    tab.wait_for_load_state("networkidle")
+    begun = time.perf_counter()
+    link.click()
+    if section == "Timeline":
+        tab.get_by_role("tab", name=section).click()
+    wait_until_drawn(tab, section)
+    return time.perf_counter() - begun
+
+
+def wait_until_drawn(tab: Page, section: str) -> None:
+    """Wait for the last thing that the section draws."""
+    if section == "Timeline":
+        tab.locator(".js-plotly-plot .legendtext", has_text="SM active").wait_for()
+        tab.get_by_text("White in the phases").wait_for()
+    else:
+        tab.get_by_text("Measured", exact=True).wait_for()
+
+
+if __name__ == "__main__":
+    main()
