@@ -5,18 +5,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tokenizers
 
-from tuner.engines.redrafter.checkpoint import load_drafter
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
+from tuner.engines.redrafter.config import SUPPORTED_ARCHITECTURES
 from tuner.engines.redrafter.drafters.base import DraftMethod
+from tuner.engines.redrafter.drafters.causal_lm import CausalLMDraft
+from tuner.engines.redrafter.drafters.local_attention import LocalAttentionDraft
+from tuner.engines.redrafter.drafters.look_back import LOCAL_ATTENTION, load_local_attention
 from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
 from tuner.engines.redrafter.drafters.retrieval import RetrievalDraft
 from tuner.engines.redrafter.drafters.suffix_index import SuffixIndex
 from tuner.engines.redrafter.drafters.text_store import read_store
 from tuner.engines.redrafter.linear import Compute, apply_compute
 from tuner.engines.redrafter.llama import Llama
+from tuner.errors import BadInput
 from tuner.models import resolve_model
 from tuner.workloads.tokenizer import HFTokenizer
 
@@ -33,9 +41,58 @@ def load_draft_method(drafter: str, model: Llama, model_dir: Path, compute: Comp
     if kind == RETRIEVAL:
         return RetrievalDraft(_index(Path(store).expanduser(), model_dir) if store else None)
     folder = resolve_model(drafter)
-    return RecurrentDraft(
-        apply_compute(load_drafter(folder, model.config), compute), model.embed_tokens
-    )
+    named = _kind(folder)
+    if named == LOCAL_ATTENTION:
+        recurrent, look_back = load_local_attention(folder, model.config)
+        return LocalAttentionDraft(
+            apply_compute(recurrent, compute),
+            apply_compute(look_back, compute),
+            model.embed_tokens,
+            compute.activation_dtype,
+        )
+    if named in SUPPORTED_ARCHITECTURES:
+        known, small = _common_tokens(folder, model_dir), load_llama(folder)
+        if small.config.vocab_size < known:
+            raise BadInput("drafter", str(folder), f"its tokenizer needs a vocabulary of {known}")
+        return CausalLMDraft(apply_compute(small, compute), known)
+    drafter_net = load_drafter(folder, model.config)
+    return RecurrentDraft(apply_compute(drafter_net, compute), model.embed_tokens)
+
+
+def _kind(folder: Path) -> str:
+    """Return the architecture or the model type that config.json names."""
+    try:
+        raw: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str((raw.get("architectures") or [raw.get("model_type")])[0])
+    except (ValueError, AttributeError, OSError) as error:
+        raise BadInput("drafter", str(folder), f"has no readable config.json ({error})") from error
+
+
+def _common_tokens(folder: Path, model_dir: Path) -> int:
+    """Return how many tokens the drafter and the base model know, which must be the same."""
+    theirs, ours = _vocabulary(folder), _vocabulary(model_dir)
+    if theirs != ours:
+        differing = sorted(token for token, _ in theirs.items() ^ ours.items())
+        raise BadInput(
+            "drafter",
+            str(folder),
+            f"its tokenizer differs from the base model's ({len(theirs)} tokens, not {len(ours)}; "
+            f"for one {differing[0]!r}); use a model of the same tokenizer",
+        )
+    return max(ours.values()) + 1
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise BadInput(
+            "drafter", str(folder), "cannot be checked without tokenizer.json; copy it there"
+        )
+    try:
+        vocabulary: dict[str, int] = tokenizers.Tokenizer.from_file(str(path)).get_vocab()
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput("drafter", str(path), f"is no tokenizer ({error})") from error
+    return vocabulary
 
 
 def _index(path: Path, model_dir: Path) -> SuffixIndex:

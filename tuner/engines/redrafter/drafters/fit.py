@@ -1,0 +1,89 @@
+"""The loop that trains a drafter by its loss on batches of the base model's answers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tuner.engines.redrafter.training.batch import Batch
+from tuner.engines.redrafter.training.loss import Objective
+from tuner.errors import BadInput
+
+OnStep = Callable[[int, float], None]
+"""Called with the step and its loss, now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitSpec:
+    """How to train: until `max_steps` or `max_seconds`, whichever is first."""
+
+    data: Path  # what `training.generate` wrote
+    tokens_per_step: int = 8192  # prompts and padding included
+    max_steps: int = 1000
+    max_seconds: float = math.inf
+    learning_rate: float = 1e-3
+    warmup_steps: int = 50
+    objective: Objective = field(default_factory=Objective)
+    report_every: int = 50
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("tokens_per_step", "max_steps", "max_seconds", "learning_rate"):
+            if getattr(self, name) <= 0:
+                raise BadInput(name, getattr(self, name), "must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """What was done; `loss` is the last step's."""
+
+    steps: int
+    seconds: float
+    loss: float
+
+
+def fit(
+    module: nn.Module,
+    batches: Iterable[Batch],
+    loss_of: Callable[[Batch], Tensor],
+    spec: FitSpec,
+    on_step: OnStep = lambda step, loss: None,
+) -> FitReport:
+    """Train what in `module` asks for gradients.
+
+    Raises:
+        BadInput: the loss is no longer finite.
+    """
+    weights = [p for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.99), weight_decay=0.01)
+    began = time.monotonic()
+    for step, batch in enumerate(batches, start=1):
+        done = max(step / spec.max_steps, (time.monotonic() - began) / spec.max_seconds)
+        for group in optimizer.param_groups:
+            group["lr"] = spec.learning_rate * _rate(step, done, spec)
+        loss = loss_of(batch)
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if done >= 1 or step % spec.report_every == 0:
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise BadInput("learning_rate", spec.learning_rate, "training diverged; lower it")
+            on_step(step, value)
+            if done >= 1:
+                return FitReport(step, time.monotonic() - began, value)
+    raise AssertionError("batches never end")
+
+
+def _rate(step: int, done: float, spec: FitSpec) -> float:
+    """Linear warm-up, then cosine to 2 % of the peak."""
+    warm = min(1.0, step / max(1, spec.warmup_steps))
+    return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(done, 1.0))) / 2)
