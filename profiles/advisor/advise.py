@@ -9,6 +9,8 @@ from profiles.advisor.evidence import Evidence
 from profiles.advisor.finding import Finding, Severity
 from profiles.advisor.rules.busy_sms import busy_sms
 from profiles.advisor.rules.collapsing_beams import collapsing_beams
+from profiles.advisor.rules.far_below_roof import far_below_roof
+from profiles.advisor.rules.foreign_gpu_process import foreign_gpu_process
 from profiles.advisor.rules.foreign_load import foreign_load
 from profiles.advisor.rules.free_nodes import free_nodes
 from profiles.advisor.rules.host_gaps import host_gaps
@@ -32,6 +34,7 @@ RULES: dict[str, Rule] = {
         out_of_memory,
         throttling,
         foreign_load,
+        foreign_gpu_process,
         text_differs,
         idle_drafter,
         useless_speculation,
@@ -40,6 +43,7 @@ RULES: dict[str, Rule] = {
         collapsing_beams,
         busy_sms,
         free_nodes,
+        far_below_roof,
         host_gaps,
         memory_pressure,
         prefill_tail,

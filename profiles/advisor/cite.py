@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiles.records import ServeMetrics, Speedup
+from profiles.roofline import Roofline
 
 
 def speedup(value: Speedup) -> str:
@@ -16,6 +17,15 @@ def acceptance_length(metrics: ServeMetrics, draft_len: int) -> str:
     return (
         f"acceptance_length = {metrics.acceptance_length:.2f} tokens per step "
         f"(at most {draft_len + 1} at draft_len {draft_len})"
+    )
+
+
+def limits(roof: Roofline) -> str:
+    """What the verify pass achieved of both measured limits."""
+    return (
+        f"verify reads {roof.achieved_bytes_per_s / 1e9:,.1f} GB/s, {roof.read_share:.1%} of what "
+        f"was measured to be possible, and computes {roof.achieved_flop_per_s / 1e12:,.2f} "
+        f"TFLOP/s, {roof.matmul_share:.1%} of it"
     )
 
 

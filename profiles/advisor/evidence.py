@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from profiles.advisor.finding import ConfigKnob
 from profiles.records import Hardware, ServeMetrics, TrialResult, TrialState
+from profiles.roofline import Roofline, roofline
 from profiles.telemetry.parts import Reasons
 
 if TYPE_CHECKING:
@@ -21,13 +22,15 @@ SHAPE_ONLY_CATEGORY = "shape-only"
 class Evidence:
     """One trial and what was recorded around it.
 
-    `siblings` are other trials of the same run; `steps` and `telemetry` have the columns that
-    `TrialFolder.steps` and `profiles.telemetry.parts.read` give; `log` is the worker's output.
+    `siblings` are other trials of the same run; `steps`, `requests` and `telemetry` have the
+    columns that `TrialFolder` and `profiles.telemetry.parts.read` give; `log` is the worker's
+    output.
     """
 
     result: TrialResult
     siblings: Sequence[TrialResult] = ()
     steps: pd.DataFrame | None = None
+    requests: pd.DataFrame | None = None
     telemetry: pd.DataFrame | None = None
     reasons: Reasons = field(default_factory=Reasons)
     hardware: Hardware | None = None
@@ -45,6 +48,13 @@ class Evidence:
         return metrics is not None and set(metrics.acceptance_length_by_category) == {
             SHAPE_ONLY_CATEGORY
         }
+
+    def roofline(self) -> Roofline | None:
+        """The verify pass against its device's limits, None where it says nothing."""
+        if self.steps is None or self.requests is None:
+            return None
+        found = roofline(self.result, self.steps, self.requests, self.siblings)
+        return found if isinstance(found, Roofline) and found.note is None else None
 
     def alike_but_for(self, knob: ConfigKnob) -> list[TrialResult]:
         """Measured siblings with the same config, workload and device, `knob` set aside."""

@@ -25,6 +25,7 @@ def gather(run: RunFolder, number: int) -> Evidence | None:
         result=results.pop(number),
         siblings=list(results.values()),
         steps=folder.steps(),
+        requests=folder.requests(),
         telemetry=read(folder.telemetry_dir),
         reasons=read_reasons(folder.telemetry_dir),
         hardware=run.record().hardware,

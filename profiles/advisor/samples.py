@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MIN_SAMPLES = 10  # our judgement: one second at the sampler's 10 Hz
+ONCE_A_SECOND = frozenset({"gpu_processes", "foreign_processes"})  # one sample of these counts
 WATCHED = (
     "sm_active_pct",
     "dram_active_pct",
     "tensor_active_pct",
     "throttle_reasons",
+    "foreign_processes",
     "host_cpu_pct",
     "process_cpu_pct",
 )
@@ -29,7 +31,7 @@ def while_serving(evidence: Evidence, *columns: str) -> dict[str, pd.DataFrame]:
 
     Loading and the baseline's rounds are left out. A sample averages over the time since the one
     before, so the first of a round may hold a little of what ran before. A source with fewer than
-    `MIN_SAMPLES` is left out.
+    `MIN_SAMPLES` is left out, unless the columns are read once a second.
     """
     telemetry, steps = evidence.telemetry, evidence.steps
     if telemetry is None or steps is None or steps.empty or not set(columns) <= set(telemetry):
@@ -44,7 +46,7 @@ def while_serving(evidence: Evidence, *columns: str) -> dict[str, pd.DataFrame]:
     return {
         str(source): group
         for source, group in served.groupby("source")
-        if len(group) >= MIN_SAMPLES
+        if len(group) >= (1 if ONCE_A_SECOND.issuperset(columns) else MIN_SAMPLES)
     }
 
 

@@ -69,6 +69,14 @@ CASES = {
         ],
         silent=measured(host={"host_cpu_pct": 50.0, "process_cpu_pct": 210.0}),
     ),
+    "foreign_gpu_process": Case(
+        fires=measured({"foreign_processes": [0] * 20 + [2] + [1] * 9}),
+        cites=[
+            "foreign_processes = 2 at most on GPU-1, and over 0 in 10 of 30 samples while the "
+            "trial served"
+        ],
+        silent=measured({"foreign_processes": 0, "gpu_processes": 2}),
+    ),
     "memory_pressure": Case(
         fires=memory(peak_gib=95, kv_gib=50),
         cites=[

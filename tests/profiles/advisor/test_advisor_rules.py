@@ -3,13 +3,14 @@
 import acceptance_cases
 import machine_cases
 import pytest
+import roofline_cases
 import speed_cases
 from advisor_profiles import evidence, failed, hardware, metrics, result, steps, telemetry
 
 from profiles.advisor import RULES, Finding, advise
 from profiles.records import TrialConfig, WorkloadSpec
 
-CASES = acceptance_cases.CASES | speed_cases.CASES | machine_cases.CASES
+CASES = acceptance_cases.CASES | speed_cases.CASES | machine_cases.CASES | roofline_cases.CASES
 
 
 def test_every_rule_has_a_profile_where_it_fires_and_one_where_it_is_silent():
