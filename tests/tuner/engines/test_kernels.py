@@ -97,3 +97,32 @@ def test_silu_mul():
 
     gate, up = torch.randn(2, 3, 1500).to(DEVICE).unbind(0)
     torch.testing.assert_close(silu_mul(torch.cat((gate, up), -1)), F.silu(gate) * up)
+
+
+@pytest.mark.parametrize("size", [576, 4096])
+def test_add_norm(size):
+    from tuner.engines.redrafter.kernels.add_norm import add_norm
+
+    torch.manual_seed(size)
+    x, delta = torch.randn(2, 5, size).to(DEVICE)
+    weight = torch.rand(size).to(DEVICE)
+    total, normed = add_norm(x, delta, weight, 1e-5)
+    torch.testing.assert_close(total, x + delta)
+    torch.testing.assert_close(normed, F.rms_norm(x + delta, (size,), weight, 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("batch", "width", "vocab", "keep"),
+    [(1, 1, 24, 4), (3, 4, 8192, 4), (2, 16, 9001, 16), (2, 3, 5, 15)],
+)
+def test_beam_step(batch, width, vocab, keep):
+    from tuner.engines.redrafter.kernels.beam_step import beam_step
+
+    torch.manual_seed(vocab)
+    logits, score = torch.randn(batch, width, vocab), -torch.rand(batch, width)
+    kept, parent, token = (x.cpu() for x in beam_step(logits.to(DEVICE), score.to(DEVICE), keep))
+    total = (score.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1)
+    want, chosen = total.topk(keep)
+    torch.testing.assert_close(kept, want)
+    assert torch.equal(parent, chosen // vocab)
+    assert torch.equal(token, chosen % vocab)

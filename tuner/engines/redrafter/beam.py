@@ -37,15 +37,26 @@ def beam_search(
     score = torch.zeros(batch, 1, device=context.device)
     for _ in range(draft_len):
         state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state, d)
-        logits = drafter.logits(p, state).float()
-        top, token = logits.topk(min(beam_width, logits.shape[-1]), dim=-1)
-        total = (score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)).flatten(1)
-        score, chosen = total.topk(min(beam_width, total.shape[-1]), dim=-1)
-        parent = chosen // token.shape[-1]
-        token = drafter.draft_vocab[token.flatten(1).gather(1, chosen)]
+        score, parent, token = _best(drafter.logits(p, state), score, beam_width)
+        token = drafter.draft_vocab[token]
         beams = torch.cat((_rows(beams, parent), token.unsqueeze(-1)), dim=-1)
         state = _rows(state, parent)
     return beams
+
+
+def _best(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Extend beams of `score` [B, W] by `logits` [B, W, V]; score, parent and token of the best."""
+    _, width, vocab = logits.shape
+    keep = min(beam_width, width * vocab)
+    if logits.is_cuda and not logits.requires_grad:  # the kernel has no backward
+        from tuner.engines.redrafter.kernels.beam_step import beam_step
+
+        return beam_step(logits, score, keep)
+    logits = logits.float()
+    top, token = logits.topk(min(keep, vocab), dim=-1)
+    total = (score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)).flatten(1)
+    score, chosen = total.topk(keep, dim=-1)
+    return score, chosen // token.shape[-1], token.flatten(1).gather(1, chosen)
 
 
 def _rows(x: Tensor, parent: Tensor) -> Tensor:

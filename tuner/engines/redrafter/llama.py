@@ -32,6 +32,15 @@ class RMSNorm(nn.Module):
         """Normalise the last dimension."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
+    def after(self, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x + delta and its norm."""
+        if x.is_cuda and not torch.is_grad_enabled():  # the kernel has no backward
+            from tuner.engines.redrafter.kernels.add_norm import add_norm
+
+            return add_norm(x, delta, self.weight, self.eps)
+        x = x + delta
+        return x, self(x)
+
 
 class Attention(nn.Module):
     """Grouped-query attention with one fused projection."""
@@ -93,10 +102,14 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """Return the residual stream after this layer, [T, hidden]."""
-        x = x + self.self_attn(self.input_layernorm(x), layer, cos, sin, attend)
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def forward(
+        self, x: Tensor, delta: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """Take the residual stream as a sum of two [T, hidden] and return it so."""
+        x, normed = self.input_layernorm.after(x, delta)
+        delta = self.self_attn(normed, layer, cos, sin, attend)
+        x, normed = self.post_attention_layernorm.after(x, delta)
+        return x, self.mlp(normed)
 
 
 class Llama(nn.Module):
@@ -136,12 +149,13 @@ class Llama(nn.Module):
         assert self.rotation is not None, "prepare_positions comes first"
         cos, sin = self.rotation[positions].unsqueeze(2).unbind(1)
         x = self.embed_tokens(tokens).to(self.norm.weight.dtype)
+        delta = torch.zeros_like(x)
         tapped = []
         for index, layer in enumerate(self.layers):
-            x = layer(x, index, cos, sin, attend)
+            x, delta = layer(x, delta, index, cos, sin, attend)
             if index + 1 in context_layers:
-                tapped.append(F.rms_norm(x, x.shape[-1:]))
-        hidden = self.norm(x)
+                tapped.append(F.rms_norm(x + delta, x.shape[-1:]))
+        _, hidden = self.norm.after(x, delta)
         return hidden, torch.cat((*tapped, hidden), dim=-1) if tapped else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:

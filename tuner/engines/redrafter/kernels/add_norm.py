@@ -1,0 +1,52 @@
+"""Residual addition and RMS norm in one launch."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def add_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x + delta and its RMS norm; all [T, size], contiguous."""
+    tokens, size = x.shape
+    total, normed = torch.empty_like(x), torch.empty_like(x)
+    block = triton.next_power_of_2(size)
+    _add_norm[(tokens,)](
+        x,
+        delta,
+        weight,
+        total,
+        normed,
+        eps,
+        SIZE=size,
+        BLOCK=block,
+        num_warps=8 if block > 2048 else 4,
+    )
+    return total, normed
+
+
+@triton.jit
+def _add_norm(
+    x_ptr,
+    delta_ptr,
+    weight_ptr,
+    total_ptr,
+    normed_ptr,
+    eps,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * SIZE
+    at = tl.arange(0, BLOCK)
+    real = at < SIZE
+    x = tl.load(x_ptr + row + at, mask=real, other=0.0).to(tl.float32)
+    delta = tl.load(delta_ptr + row + at, mask=real, other=0.0).to(tl.float32)
+    # NOTE: the residual stream is rounded to its own type before it is normalised, as in torch.
+    total = (x + delta).to(total_ptr.dtype.element_ty)
+    tl.store(total_ptr + row + at, total, mask=real)
+    total = total.to(tl.float32)
+    scale = 1 / tl.sqrt(tl.sum(total * total, 0) / SIZE + eps)
+    weight = tl.load(weight_ptr + at, mask=real, other=0.0).to(tl.float32)
+    tl.store(normed_ptr + row + at, total * scale * weight, mask=real)
