@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from profiles.activity_check import ActivityCheck, check_activity
 from profiles.nsight import SCHEMAS, write_import
+from profiles.nsight.phase_work import STEP
 from profiles.nsight.phases import CapturedPhases, captured_phases
 from profiles.nsight.reading import Progress, no_progress
 from profiles.record_files import read_or_set_aside, write_record
 from profiles.records import ProfilerName, Record
 from profiles.store import RunFolder, TrialFolder
+from profiles.telemetry.parts import read
 
 FILE_NAME = "capture.json"
 
@@ -35,6 +40,7 @@ class TrialCapture(Record):
     import_id: str
     report: str
     anatomy: CapturedPhases
+    activity: list[ActivityCheck] = []  # empty without GPU metrics of Nsight Systems
 
 
 def join_capture(
@@ -60,6 +66,7 @@ def join_capture(
         import_id=folder.name,
         report=str(report.relative_to(trial.path)),
         anatomy=captured_phases(tables),
+        activity=_activity(tables, trial, window),
     )
     write_record(trial.path / FILE_NAME, capture)
     return capture
@@ -68,6 +75,28 @@ def join_capture(
 def read_trial_capture(trial: TrialFolder) -> TrialCapture | None:
     """The capture of a trial; None when it was not profiled, or the record is torn."""
     return read_or_set_aside(trial.path / FILE_NAME, TrialCapture)
+
+
+def _activity(
+    tables: dict[str, pa.Table], trial: TrialFolder, window: CaptureWindow
+) -> list[ActivityCheck]:
+    """Nsight's GPU metrics against the trial's own; the first step ties their clocks together."""
+    if "gpu_metrics" not in tables or "ranges" not in tables:
+        return []
+    metrics, ranges = tables["gpu_metrics"], tables["ranges"]
+    starts = ranges.filter(pc.equal(ranges["name"].cast(pa.string()), STEP))["start_ns"]
+    worked = {
+        gpu
+        for name in ("kernels", "graph_spans")
+        if name in tables
+        for gpu in tables[name]["gpu"].unique().to_pylist()
+    }
+    if not len(starts) or len(worked) != 1:
+        return []
+    own = metrics.filter(pc.equal(metrics["gpu"], worked.pop()))
+    origin_s = window.start_s - pc.min(starts).as_py() / 1e9
+    samples = read(trial.telemetry_dir)
+    return check_activity(own, samples, origin_s, window.start_s, window.end_s)
 
 
 def _tables_in(folder: Path) -> list[str]:

@@ -26,6 +26,10 @@ def captured_fields(capture: TrialCapture) -> dict[str, Any]:
         },
         "top_kernels": _top_kernels(seen),
         "cuda_graphs": seen.graphs_note,
+        "activity": {
+            check.metric: check.model_dump(exclude={"metric"}, exclude_none=True)
+            for check in capture.activity
+        },
         "missing": seen.missing,
     }
 

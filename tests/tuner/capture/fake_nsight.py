@@ -100,6 +100,19 @@ def record_nsys(path: Path) -> Path:
                 (110, 300, 59, "verify", None, 0, THREAD),
             ],
         )
+        _table(export, "TARGET_INFO_GPU", "id, cuDevice, name", [(0, 0, "NVIDIA H200")])
+        _table(
+            export,
+            "TARGET_INFO_GPU_METRICS",
+            "typeId, sourceId, typeName, metricId, metricName",
+            [(0, 0, "", 1, "SMs Active [Throughput %]")],
+        )
+        _table(
+            export,
+            "GPU_METRICS",
+            "rawTimestamp, timestamp, typeId, metricId, value",
+            [(0, time, 0, 1, 40) for time in range(0, 1000, 100)],
+        )
     export.close()
     return path
 

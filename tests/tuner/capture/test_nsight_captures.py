@@ -34,6 +34,8 @@ def test_an_nsys_capture_is_imported_and_joined_to_its_trial(run, tmp_path):
     assert capture.report == "capture/report.nsys-rep"
     phases = {phase.phase: phase.kernels for phase in capture.anatomy.phases}
     assert phases == {"draft": 1, "verify": 2}
+    assert capture.activity[0].metric == "sm_active_pct"
+    assert capture.activity[0].reason == "the telemetry has no GPU"
     assert read_trial_capture(run.trial(0)) == capture
     kernels = read_table(run.path / "imports" / capture.import_id, "kernels")
     assert kernels["duration_ns"].to_pylist() == [60, 100, 50]
