@@ -24,7 +24,7 @@ def limits(roof: Roofline) -> str:
     """What the verify pass achieved of both measured limits."""
     return (
         f"verify reads {roof.achieved_bytes_per_s / 1e9:,.1f} GB/s, {roof.read_share:.1%} of what "
-        f"was measured to be possible, and computes {roof.achieved_flop_per_s / 1e12:,.2f} "
+        f"was measured to be possible, and computes {roof.achieved_flop_per_s / 1e12:.3g} "
         f"TFLOP/s, {roof.matmul_share:.1%} of it"
     )
 
