@@ -10,6 +10,7 @@ import torch
 from profiles.records import RequestRecord, StepRecord, TrialConfig
 from tests.tuner.engines.tiny import VOCAB, save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
+from tuner.engines.redrafter import decode, prefill
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
 from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.engine import RedrafterEngine
@@ -133,7 +134,7 @@ def test_joining_and_leaving_between_steps(tiny_llama, tmp_path, beam_width, dra
 
 
 @pytest.mark.parametrize(("beam_width", "draft_len"), [(1, 0), (1, 3), (4, 4)])
-def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, beam_width, draft_len):
+def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, monkeypatch, beam_width, draft_len):
     # What CUDA captures: a power of two of rows, trees of full room, attention over everything.
     drafter = load_drafter(
         save_tiny_drafter(tmp_path / "drafter", draft_vocab_size=16, scale=2.0),
@@ -141,27 +142,21 @@ def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, beam_width, draft_le
     )
     model.prepare_positions(128, torch.device("cpu"), torch.float32)
     cache = KVCache(model.config, 40, torch.device("cpu"), torch.float32)
-    loop = DecodeLoop(model, drafter, cache, beam_width, draft_len, 6, 64)
-    loop.graphs = Uncaptured(loop.generation)
+    monkeypatch.setattr(prefill, "PADDED_SIZES", (4, 8))  # prompts take several chunks
+    monkeypatch.setattr(decode, "PADDED_SIZES", (4, 8))
+    monkeypatch.setattr(decode, "PROMPT_TOKENS_PER_STEP", 12)  # and several steps
+    loop = DecodeLoop(model, drafter, cache, beam_width, draft_len, 6, 64, static=True)
+    loop.capture(sampled=False)
+    shapes = set()
+    run = loop.generation_steps.run
+    loop.generation_steps.run = lambda shape, begin: shapes.add(shape) or run(shape, begin)
     requests = [Request(str(i), p, 10 + 3 * i) for i, p in enumerate(prompts(9))]
     pending, texts = iter(requests), {}
     loop.start(seed=0)
     while loop.admit(pending) or loop.busy:
         texts |= {r.id: r.output_token_ids for r in loop.step()[1]}
     assert texts == generate(tiny_llama, requests)
-    assert loop.graphs.rows == {1, 2, 4, 6}
-
-
-class Uncaptured:
-    """Stands for the graphs of a CUDA device: runs the same shapes eagerly."""
-
-    def __init__(self, generation) -> None:
-        self.generation = generation
-        self.rows: set[int] = set()
-
-    def run(self, shape, begin):
-        self.rows.add(shape.rows)
-        return self.generation.run(shape, begin)
+    assert {shape.rows for shape in shapes} == {1, 2, 4, 6}
 
 
 def test_a_tree_of_every_continuation_is_always_accepted(tmp_path):

@@ -1,4 +1,4 @@
-"""Attention over paged KV: prompts being read, and draft trees being verified.
+"""Attention over paged KV: of prompts being read, and of draft trees being verified.
 
 Grouped-query attention folds the query heads of a group into the rows of their KV head, so that no
 key is ever copied per head.
@@ -20,17 +20,17 @@ from tuner.engines.redrafter.sequence import Sequence
 
 @dataclass(frozen=True, slots=True)
 class PromptAttention:
-    """An `Attend` for whole prompts laid end to end: writes their keys and values, then attends."""
+    """An `Attend` for one whole prompt: writes its keys and values, then attends."""
 
     cache: KVCache
     slots: Tensor  # [T] where each token's key and value go
-    prompts: list[tuple[int, int]]  # spans of flat tokens, one a prompt
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend for one layer; q [T, heads, dim], k and v [T, kv_heads, dim]."""
         self.cache.write(layer, self.slots, k, v)
-        parts = [_causal(q[a:b], k[a:b], v[a:b]) for a, b in self.prompts]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        k, v = (x.repeat_interleave(self.cache.group, dim=1) for x in (k, v))
+        q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,28 @@ class PagedTreeAttention:
         return attend(q, keys, values, self.slots, self.kv_len, self.sees)
 
 
+def prompt_attention(
+    cache: KVCache, new_slots: Tensor, slots: Tensor, before: Tensor, whole: bool
+) -> Attend:
+    """Return the attention of a chunk of one prompt.
+
+    Args:
+        cache: keys and values, written for the chunk and read for everything.
+        new_slots: [T] slot of each token of the chunk; 0 for padding.
+        slots: [1, capacity] slot of every position.
+        before: [1] positions before the chunk.
+        whole: nothing is before it and it is not padded.
+    """
+    if whole and not cache.data.is_cuda:
+        return PromptAttention(cache, new_slots)
+    size = len(new_slots)
+    chain = torch.ones(1, size, size, device=new_slots.device, dtype=torch.bool).tril()
+    if cache.data.is_cuda:
+        return PagedTreeAttention(cache, new_slots, slots, before, chain)
+    mask = tree_mask(chain, before, slots.shape[1], cache.group, cache.data.dtype)
+    return TreeAttention(cache, new_slots, slots, mask)
+
+
 def tree_attention(cache: KVCache, rows: Rows, sees: Tensor, slots: Tensor, context: int) -> Attend:
     """Return the attention of trees that follow the contexts of the first B rows.
 
@@ -106,14 +128,6 @@ def _one_run(sequence: Sequence, span: int) -> slice | None:
         return None
     first = int(sequence.slots[0])
     return slice(first, first + span)
-
-
-def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Plain causal attention of one prompt, [P, heads, dim]."""
-    group = q.shape[1] // k.shape[1]
-    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
-    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1)
 
 
 def tree_mask(

@@ -15,17 +15,18 @@ from torch import Tensor
 
 from profiles.records import RequestRecord, StepRecord
 from tuner.engines.base import Request
-from tuner.engines.redrafter.accept import choose
-from tuner.engines.redrafter.attention import PromptAttention
 from tuner.engines.redrafter.clock import PhaseClock
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.generation import Generation, StepShape
-from tuner.engines.redrafter.graphs import Graphs
+from tuner.engines.redrafter.graphs import Eager, Graphs, Runner
 from tuner.engines.redrafter.kv_cache import BLOCK, KVCache, blocks_for
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.prefill import PADDED_SIZES, ChunkShape, Prefill, padded_size
 from tuner.engines.redrafter.rows import Rows
 from tuner.engines.redrafter.sequence import Sequence
 from tuner.errors import BadInput
+
+PROMPT_TOKENS_PER_STEP = 512  # prompts longer than that are read beside running generations
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Outcome:
 class DecodeLoop:
     """Serves requests on loaded weights, `batch_size` at a time.
 
-    It can serve again and again; on CUDA the captured graphs stay with it.
+    It can serve again and again; on CUDA the captured graphs stay with it. `static` pads the work
+    of every step to a few shapes, as CUDA graphs need.
     """
 
     def __init__(
@@ -53,11 +55,12 @@ class DecodeLoop:
         draft_len: int,
         batch_size: int,
         max_seq_len: int,
+        static: bool | None = None,
     ) -> None:
-        self.model, self.cache = model, cache
-        self.max_seq_len = max_seq_len
+        self.cache, self.max_seq_len = cache, max_seq_len
         self.room = 1 + beam_width * draft_len
         self.device = cache.data.device
+        self.static = self.device.type == "cuda" if static is None else static
         self.drafter = drafter if draft_len > 0 else None
         taps = len(self.drafter.config.context_layers) if self.drafter else 0
         self.rows = Rows(
@@ -68,7 +71,19 @@ class DecodeLoop:
             cache.data.dtype,
         )
         self.generation = Generation(model, self.drafter, cache, self.rows, beam_width, draft_len)
-        self.graphs = Graphs(self.generation) if self.device.type == "cuda" else None
+        self.prefill = Prefill(
+            model,
+            cache,
+            self.generation.context_layers,
+            self.rows.capacity,
+            self.generation.generator,
+        )
+        self.generation_steps: Runner[StepShape, Tensor] = Eager(self.generation.run)
+        self.prefill_chunks: Runner[ChunkShape, tuple[Tensor, Tensor]] = Eager(self.prefill.run)
+        if self.device.type == "cuda":
+            generator = self.generation.generator
+            self.generation_steps = Graphs(self.generation.run, self.rows.tensors(), generator)
+            self.prefill_chunks = Graphs(self.prefill.run, (), generator)
         self.joining: list[Sequence] = []
         self.steps = 0
 
@@ -101,19 +116,21 @@ class DecodeLoop:
     def step(self) -> tuple[StepRecord, list[RequestRecord]]:
         """Run one step; return its record and the requests that it finished."""
         clock = PhaseClock(self.device)
-        prefilled = self._prefill(clock) if self.joining else None
+        read_before = sum(s.read for s in self.joining)
+        ends = self._read_prompts(clock)
         generated = self._generate(clock) if len(self.rows) else None
         clock.begin("host")
-        outcome = self._read_back(generated, prefilled[0] if prefilled else None)
-        record = self._record(clock, outcome)
+        outcome = self._read_back(generated, [token for token, _ in ends])
+        context_tokens = sum(s.read for s in self.joining) - read_before
+        record = self._record(clock, outcome, context_tokens)
         now = time.perf_counter()
         for sequence, tokens in zip(self.rows.sequences, outcome.tokens, strict=True):
             record.committed.append(sequence.commit(tokens, now))
-        for sequence, first in zip(self.joining, outcome.firsts, strict=True):
+        joined, self.joining = self.joining[: len(ends)], self.joining[len(ends) :]
+        for sequence, first in zip(joined, outcome.firsts, strict=True):
             sequence.commit([first], now)
-        if prefilled:
-            self.rows.join(self.joining, *prefilled)
-            self.joining = []
+        if joined:
+            self.rows.join(joined, *(torch.cat(part) for part in zip(*ends, strict=True)))
         done = self.rows.leave()
         for sequence in done:
             self.cache.pool.give(sequence.blocks)
@@ -122,38 +139,45 @@ class DecodeLoop:
         record.host_ms = max(0.0, (time.perf_counter() - clock.start_s) * 1e3 - record.total_ms)
         return record, [sequence.record() for sequence in done]
 
-    def _prefill(self, clock: PhaseClock) -> tuple[Tensor, Tensor]:
-        """Read the joining prompts; return their first tokens [P] and contexts [P, C]."""
-        clock.begin("prefill")
-        prompts = [s.request.prompt_token_ids for s in self.joining]
-        ends = torch.tensor([len(p) for p in prompts]).cumsum(0)
-        spans = [(end - len(p), end) for end, p in zip(ends.tolist(), prompts, strict=True)]
-        tokens = torch.tensor([token for p in prompts for token in p])
-        positions = torch.cat([torch.arange(len(p)) for p in prompts])
-        slots = torch.cat([s.slots[: len(p)] for s, p in zip(self.joining, prompts, strict=True)])
-        attend = PromptAttention(self.cache, slots, spans)
-        tokens, positions, last = (x.to(self.device) for x in (tokens, positions, ends - 1))
-        hidden, context = self.model(tokens, positions, attend, self.generation.context_layers)
-        temperatures = [s.request.temperature for s in self.joining]
-        warm = torch.tensor(temperatures, device=self.device) if any(temperatures) else None
-        first = choose(self.model.logits(hidden[last]), warm, self.generation.generator)
-        return first, context[last]
+    def _read_prompts(self, clock: PhaseClock) -> list[tuple[Tensor, Tensor]]:
+        """Read the joining prompts, in static shapes no more than a step's share of them.
+
+        Returns:
+            First token [1] and context [1, C] of every prompt that is read to its end, in order.
+        """
+        ends: list[tuple[Tensor, Tensor]] = []
+        budget = PROMPT_TOKENS_PER_STEP
+        for sequence in self.joining:
+            while left := sequence.unread:
+                size = padded_size(left) if self.static else left
+                if self.static and budget <= 0:
+                    return ends
+                count = min(left, size)
+                self.prefill.place(sequence, count)
+                shape = ChunkShape(size, not self.static, sequence.request.temperature > 0)
+                token, context = self.prefill_chunks.run(shape, clock.begin)
+                sequence.read += count
+                budget -= count
+            ends.append((token.clone(), context.clone()))
+        return ends
 
     def _generate(self, clock: PhaseClock) -> Tensor:
         """Run one generation step over the running rows."""
         running = self.rows.sequences
         sampled = any(s.request.temperature for s in running)
-        if self.graphs is not None:
-            return self.graphs.run(self._static_shape(len(running), sampled), clock.begin)
-        longest = max(s.kv_len for s in running)
-        shape = StepShape(len(running), longest, None, sampled)
-        return self.generation.run(shape, clock.begin)
+        if self.static:
+            shape = self._static_shape(len(running), sampled)
+        else:
+            shape = StepShape(len(running), max(s.kv_len for s in running), None, sampled)
+        return self.generation_steps.run(shape, clock.begin)
 
     def capture(self, sampled: bool) -> None:
-        """On CUDA, capture the step of every number of running requests, so that none is later."""
-        if self.graphs is not None:
+        """Prepare for every number of running requests, so that no step has to."""
+        if self.static:
             for running in range(1, self.rows.places + 1):
-                self.graphs.capture(self._static_shape(running, sampled))
+                self.generation_steps.capture(self._static_shape(running, sampled))
+            for size in PADDED_SIZES:
+                self.prefill_chunks.capture(ChunkShape(size, False, sampled))
 
     def _static_shape(self, running: int, sampled: bool) -> StepShape:
         """Return a shape that serves `running` requests of any length and any tree.
@@ -163,20 +187,20 @@ class DecodeLoop:
         rows = min(1 << (running - 1).bit_length(), self.rows.places)
         return StepShape(rows, self.rows.capacity - self.room, self.room, sampled)
 
-    def _read_back(self, generated: Tensor | None, firsts: Tensor | None) -> Outcome:
+    def _read_back(self, generated: Tensor | None, firsts: list[Tensor]) -> Outcome:
         """Bring everything that the step gave to the host in one copy."""
-        parts = [part.flatten() for part in (generated, firsts) if part is not None]
-        flat = torch.cat(parts).tolist()
+        parts = [] if generated is None else [generated.flatten()]
+        flat = torch.cat((*parts, *firsts)).tolist() if parts or firsts else []
         width = generated.shape[1] if generated is not None else 0
         rows = [flat[i * width : (i + 1) * width] for i in range(len(self.rows))]
         return Outcome(
             accepted=[row[0] for row in rows],
             tree_nodes=[row[1] for row in rows],
             tokens=[row[2 : 3 + row[0]] for row in rows],
-            firsts=flat[len(flat) - len(self.joining) :],
+            firsts=flat[len(flat) - len(firsts) :],
         )
 
-    def _record(self, clock: PhaseClock, outcome: Outcome) -> StepRecord:
+    def _record(self, clock: PhaseClock, outcome: Outcome, context_tokens: int) -> StepRecord:
         phase_ms = clock.durations_ms()
         return StepRecord(
             index=self.steps,
@@ -188,7 +212,7 @@ class DecodeLoop:
             accept_ms=phase_ms.get("accept", 0.0),
             host_ms=0.0,
             context_requests=len(self.joining),
-            context_tokens=sum(len(s.request.prompt_token_ids) for s in self.joining),
+            context_tokens=context_tokens,
             request_ids=[s.request.id for s in self.rows.sequences],
             tree_nodes=outcome.tree_nodes,
             accepted=outcome.accepted,

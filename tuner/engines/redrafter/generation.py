@@ -59,7 +59,6 @@ class Generation:
             accepted tokens followed by the extra one; entries after that are leftovers.
         """
         tree = self._draft(shape, begin)
-        begin("verify")
         choice, context = self._verify(tree, shape)
         begin("accept")
         accepted = accept(tree, choice)
@@ -69,8 +68,10 @@ class Generation:
         return torch.cat((counts, accepted.tokens), dim=1)
 
     def _draft(self, shape: StepShape, begin: BeginPhase) -> DraftTree:
+        """Return the trees to verify, in the phase that verifies them."""
         true_token = self.rows.true_token[: shape.rows]
         if self.draft_len == 0:
+            begin("verify")
             return root_only(true_token)
         assert self.drafter is not None, "draft_len > 0 needs a drafter"
         begin("draft")
@@ -83,7 +84,9 @@ class Generation:
             self.draft_len,
         )
         begin("tree")
-        return build_tree(beams, shape.nodes)
+        tree = build_tree(beams, shape.nodes)
+        begin("verify")
+        return tree
 
     def _verify(self, tree: DraftTree, shape: StepShape) -> tuple[Tensor, Tensor]:
         """Return the base model's choice [B, N] after every node and the context [B, N, C]."""

@@ -18,6 +18,7 @@ class Sequence:
     blocks: list[int]
     slots: Tensor  # slot of every position it may reach
     arrival_s: float
+    read: int = 0  # prompt tokens whose keys and values are in the cache
     output: list[int] = field(default_factory=list)
     emission_s: list[float] = field(default_factory=list)
     emission_tokens: list[int] = field(default_factory=list)
@@ -27,6 +28,11 @@ class Sequence:
     def kv_len(self) -> int:
         """Positions whose keys and values are in the cache."""
         return len(self.request.prompt_token_ids) + max(0, len(self.output) - 1)
+
+    @property
+    def unread(self) -> int:
+        """Prompt tokens that are still to be read."""
+        return len(self.request.prompt_token_ids) - self.read
 
     def commit(self, tokens: list[int], now_s: float) -> int:
         """Append what a step gave, cut where plain decoding would have ended.
