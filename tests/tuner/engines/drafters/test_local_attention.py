@@ -8,12 +8,12 @@ from torch import nn
 
 from tests.tuner.engines.drafters.conftest import save_tiny_local_attention
 from tests.tuner.engines.tiny import edit_config, save_tiny_drafter
-from tuner.engines.redrafter.drafters.fit import FitSpec
 from tuner.engines.redrafter.drafters.local_attention_training import (
     train_local_attention,
     unroll,
 )
 from tuner.engines.redrafter.drafters.look_back import LookBackConfig, load_local_attention
+from tuner.engines.redrafter.drafters.training_loop import LoopSpec
 from tuner.engines.redrafter.drafters.walk import read_text, walk
 from tuner.engines.redrafter.training.batch import Batch
 from tuner.engines.redrafter.training.forward import read_rows
@@ -86,7 +86,7 @@ def test_training_teaches_it_to_look_back(tiny, tmp_path):
     pairs = [(prompt, np.array(answer, dtype=np.int32)) for prompt, answer in tiny.pairs]
     AnswerRows.join(pairs).save(tmp_path / "rows.safetensors")
     recurrent = save_tiny_drafter(tmp_path / "recurrent", context_layers=(1,), scale=0.5)
-    spec = FitSpec(
+    spec = LoopSpec(
         tmp_path / "rows.safetensors", tokens_per_step=256, max_steps=120, learning_rate=1e-2
     )
     config = LookBackConfig(window=16, num_heads=2, head_dim=16)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.drafters.fit import FitReport, FitSpec, OnStep, fit
+from tuner.engines.redrafter.drafters.training_loop import LoopReport, LoopSpec, OnStep, run_loop
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import Batch, BatchReader
 from tuner.engines.redrafter.training.forward import load_frozen, read_rows
@@ -36,9 +36,9 @@ def train_causal_lm(
     model_dir: Path,
     out: Path,
     layers: tuple[int, ...],
-    spec: FitSpec,
+    spec: LoopSpec,
     on_step: OnStep = lambda step, loss: None,
-) -> FitReport:
+) -> LoopReport:
     """Train a drafter of the base model's `layers`, counted from 0, and write it to `out`.
 
     Raises:
@@ -57,7 +57,7 @@ def train_causal_lm(
         return next_token_loss(base, small, batch, spec.objective)
 
     batches = BatchReader(rows, spec.tokens_per_step, spec.seed, device)
-    report = fit(small, batches, loss_of, spec, on_step)
+    report = run_loop(small, batches, loss_of, spec, on_step)
     save_llama(small, model_dir, out)
     return report
 

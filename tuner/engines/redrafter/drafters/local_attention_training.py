@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from tuner.engines.redrafter.checkpoint import load_drafter
 from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.drafters.fit import FitReport, FitSpec, OnStep, fit
 from tuner.engines.redrafter.drafters.look_back import (
     LookBack,
     LookBackConfig,
     save_local_attention,
 )
+from tuner.engines.redrafter.drafters.training_loop import LoopReport, LoopSpec, OnStep, run_loop
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import Batch, BatchReader
 from tuner.engines.redrafter.training.forward import load_frozen, read_rows
@@ -32,9 +32,9 @@ def train_local_attention(
     recurrent_dir: Path,
     out: Path,
     config: LookBackConfig,
-    spec: FitSpec,
+    spec: LoopSpec,
     on_step: OnStep = lambda step, loss: None,
-) -> FitReport:
+) -> LoopReport:
     """Train on from the recurrent drafter in `recurrent_dir` and write the result to `out`.
 
     Raises:
@@ -53,7 +53,7 @@ def train_local_attention(
 
     batches = BatchReader(rows, spec.tokens_per_step, spec.seed, device)
     both = nn.ModuleList((recurrent.requires_grad_(), look_back))
-    report = fit(both, batches, loss_of, spec, on_step)
+    report = run_loop(both, batches, loss_of, spec, on_step)
     save_local_attention(recurrent, look_back, out)
     return report
 

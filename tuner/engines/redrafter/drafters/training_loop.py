@@ -20,7 +20,7 @@ OnStep = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class FitSpec:
+class LoopSpec:
     """How to train: until `max_steps` or `max_seconds`, whichever is first."""
 
     data: Path  # what `training.generate` wrote
@@ -41,7 +41,7 @@ class FitSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class FitReport:
+class LoopReport:
     """What was done; `loss` is the last step's."""
 
     steps: int
@@ -49,13 +49,13 @@ class FitReport:
     loss: float
 
 
-def fit(
+def run_loop(
     module: nn.Module,
     batches: Iterable[Batch],
     loss_of: Callable[[Batch], Tensor],
-    spec: FitSpec,
+    spec: LoopSpec,
     on_step: OnStep = lambda step, loss: None,
-) -> FitReport:
+) -> LoopReport:
     """Train what in `module` asks for gradients.
 
     Raises:
@@ -79,11 +79,11 @@ def fit(
                 raise BadInput("learning_rate", spec.learning_rate, "training diverged; lower it")
             on_step(step, value)
             if done >= 1:
-                return FitReport(step, time.monotonic() - began, value)
+                return LoopReport(step, time.monotonic() - began, value)
     raise AssertionError("batches never end")
 
 
-def _rate(step: int, done: float, spec: FitSpec) -> float:
+def _rate(step: int, done: float, spec: LoopSpec) -> float:
     """Linear warm-up, then cosine to 2 % of the peak."""
     warm = min(1.0, step / max(1, spec.warmup_steps))
     return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(done, 1.0))) / 2)
