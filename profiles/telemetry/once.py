@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from profiles.telemetry.columns import COLUMNS, GPU_NAMES, HOST, HOST_NAMES
-from profiles.telemetry.counters import Source
+from profiles.telemetry.counters import Source, Value
 from profiles.telemetry.nvml import Nvml, unavailable
 
 WINDOW_S = 0.6  # GPM and the host's CPU counters compare two moments
@@ -21,16 +21,29 @@ def lines(
     sleep(WINDOW_S)
     said: list[str] = []
     for source in sources:
-        values, missing = source.sample(clock(), full=True), source.missing()
-        said.append(source.name)
-        for name in HOST_NAMES if source.name == HOST else GPU_NAMES:
-            value = values.get(name)
-            if value is not None:
-                number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
-                said.append(f"  {name:<24} {number} {_UNIT[name]}".rstrip())
-            else:
-                reason = missing[name].reason if name in missing else "no value yet"
-                said.append(f"  {name:<24} missing: {reason}")
+        began_s = clock()
+        values = source.sample(began_s, full=True)
+        full_ms, began_s = 1e3 * (clock() - began_s), clock()
+        source.sample(began_s)
+        said.append(
+            f"{source.name}: all of it read in {full_ms:.1f} ms, what every tick reads in "
+            f"{1e3 * (clock() - began_s):.1f} ms"
+        )
+        said += _counters(source, values)
+    return said
+
+
+def _counters(source: Source, values: Mapping[str, Value]) -> list[str]:
+    missing = source.missing()
+    said = []
+    for name in HOST_NAMES if source.name == HOST else GPU_NAMES:
+        value = values.get(name)
+        if value is None:
+            reason = missing[name].reason if name in missing else "no value yet"
+            said.append(f"  {name:<24} missing: {reason}")
+        else:
+            number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
+            said.append(f"  {name:<24} {number} {_UNIT[name]}".rstrip())
     return said
 
 

@@ -26,7 +26,7 @@ def test_every_counter_has_a_line_with_value_or_reason():
     nvml, time = FakeNvml(refuse={"nvmlDeviceGetPowerUsage": 4}), FakeTime()
     gpu = Gpu(nvml, "GPU-a", GpuProcesses(nvml, lambda: {100}, True))
     said = once.lines([gpu], time.clock, time.sleep)
-    assert said[0] == "GPU-a"
+    assert said[0].startswith("GPU-a: all of it read in 0.0 ms")
     assert [line.split()[0] for line in said[1:]] == list(GPU_NAMES)
     by_name = {line.split()[0]: " ".join(line.split()[1:]) for line in said[1:]}
     assert by_name["sm_active_pct"] == "50 %"
