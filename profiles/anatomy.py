@@ -62,7 +62,8 @@ def _gaps_ms(steps: Sequence[StepRecord], requests: Sequence[RequestRecord]) -> 
 
 
 def _phase_time(times_ms: Floats, wall_ms: float) -> PhaseTime:
-    p50_ms, p95_ms = np.percentile(times_ms, (50, 95)).tolist()
+    taken_ms = times_ms[times_ms > 0]
+    p50_ms, p95_ms = np.percentile(taken_ms, (50, 95)).tolist() if len(taken_ms) else (0.0, 0.0)
     return PhaseTime(
         mean_ms=float(times_ms.mean()),
         p50_ms=p50_ms,

@@ -197,7 +197,11 @@ class ServeMetrics(Record):
 
 
 class PhaseTime(Record):
-    """Milliseconds of one phase over the steps of a serving; `share` is of its wall time."""
+    """Milliseconds of one phase in the steps of a serving.
+
+    The mean is over all steps, the percentiles over those that had the phase at all: few steps
+    read a prompt. `share` is of the serving's wall time.
+    """
 
     mean_ms: float
     p50_ms: float

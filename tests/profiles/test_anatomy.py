@@ -14,7 +14,9 @@ def test_phases_and_gaps_of_a_round_by_hand():
     assert found.phases["verify"].mean_ms == pytest.approx((8 + 6 + 6 + 7) / 4)
     assert found.phases["verify"].p50_ms == pytest.approx(6.5)
     assert found.phases["verify"].share == pytest.approx(27 / 400)
-    assert found.phases["tree"].share == 0
+    assert found.phases["draft"].mean_ms == pytest.approx(5 / 4)
+    assert found.phases["draft"].p50_ms == pytest.approx(2)  # the first step drafted nothing
+    assert found.phases["tree"].share == found.phases["tree"].p95_ms == 0
     assert found.gaps.mean_ms == pytest.approx(270 / 4)  # 0 before the first, then 90 each
     assert found.accounted_share == pytest.approx(310 / 400)  # 90 ms after the last are nobody's
 
