@@ -13,6 +13,14 @@ from dashboard.data.coverage import Floats
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 GREY = "#9AA3AD"
 INK = "#1c2430"
+PHASE_COLOURS = {
+    "prefill": PALETTE[1],
+    "draft": PALETTE[0],
+    "tree": PALETTE[4],
+    "verify": PALETTE[2],
+    "accept": PALETTE[3],
+    "host": GREY,
+}
 _FILLED = [[0.0, "rgba(0,114,178,0)"], [1e-6, "rgba(0,114,178,0.3)"], [1.0, PALETTE[0]]]
 
 

@@ -8,13 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.style import GREY, PALETTE, lanes, message, see_through
+from dashboard.charts.style import GREY, PALETTE, PHASE_COLOURS, lanes, message, see_through
 from dashboard.data.phase_shares import PhaseShares
 from dashboard.data.telemetry_samples import TelemetrySamples
 from dashboard.data.thinning import Floats, Series, thin, within
 from dashboard.data.throttling import HeldClocks, held_clocks
 from dashboard.formats import GIB
-from profiles.records import STEP_PHASES
 from profiles.telemetry.columns import HOST, HOST_NAMES
 
 ACTIVITY = "GPU activity (%)"
@@ -45,13 +44,6 @@ COUNTERS = {
     "host_cpu_pct": Counter("host CPU, all cores", "Host CPU (%)", 1, PALETTE[0]),
     "host_memory_used_bytes": Counter("host memory used", "Host mem. (GiB)", GIB, PALETTE[1]),
 }
-PHASE_COLOURS = dict(
-    zip(
-        STEP_PHASES,
-        (*PALETTE[1:2], PALETTE[0], PALETTE[4], PALETTE[2], PALETTE[3], GREY),
-        strict=True,
-    )
-)
 
 
 @dataclass(frozen=True)

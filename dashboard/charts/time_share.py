@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dashboard.charts.style import PALETTE, figure, message
+from dashboard.charts.style import PHASE_COLOURS, figure, message
 from dashboard.charts.trial_axis import stack_by_trial, trial_labels
 from profiles.records import STEP_PHASES, TrialResult
-
-PARTS = STEP_PHASES
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ def time_share_info(results: Sequence[TrialResult]) -> TimeShares:
         labels=trial_labels([r for r, _ in measured]),
         percents={
             part: tuple(100 * getattr(metrics.time_share, part) for _, metrics in measured)
-            for part in PARTS
+            for part in STEP_PHASES
         },
         step_ms=tuple(metrics.step_ms_mean for _, metrics in measured),
     )
@@ -41,7 +39,7 @@ def time_share_figure(info: TimeShares) -> go.Figure:
     if not info.labels:
         return message("No trial has a measurement.")
     chart = figure("Trial", "Share of step time (%)")
-    for part, colour in zip(PARTS, PALETTE, strict=False):
+    for part, colour in PHASE_COLOURS.items():
         chart.add_bar(
             x=list(info.labels),
             y=list(info.percents[part]),

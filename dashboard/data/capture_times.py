@@ -51,6 +51,16 @@ class CaptureTimes:
     metrics: tuple[MetricSamples, ...]
     length_ms: float
 
+    @property
+    def worked_ms(self) -> tuple[float, float]:
+        """From the first to the last event of a lane; the whole capture without lanes."""
+        if not self.lanes:
+            return (0.0, self.length_ms)
+        return (
+            min(float(lane.start_ms.min()) for lane in self.lanes),
+            max(float(lane.end_ms.max()) for lane in self.lanes),
+        )
+
 
 def capture_times(folder: Path) -> CaptureTimes:
     """Lanes of GPU work and of the NVTX ranges that took longest, and the GPU metrics.

@@ -41,6 +41,22 @@ def facts(result: TrialResult) -> list[Fact]:
     ]
 
 
+def config_facts(result: TrialResult) -> list[Fact]:
+    """What ran, field by field, and on which workload."""
+    config, workload = result.config, result.workload
+    chosen = config.model_dump() | {"quantization": config.quantization or "the host's default"}
+    fields = [
+        (name.replace("_", " "), str(value)) for name, value in chosen.items() if value is not None
+    ]
+    served = f"{workload.workload}, {workload.requests} requests of at most "
+    return [
+        *fields,
+        ("workload", f"{served}{workload.max_new_tokens} new tokens, seed {workload.seed}"),
+        ("temperature", f"{workload.temperature:g}"),
+        ("config hash", result.config_hash),
+    ]
+
+
 def evidence(record: RunRecord, result: TrialResult) -> list[Fact]:
     """What a config rests on, for whoever is to deploy it."""
     metrics, hardware = result.metrics, record.hardware

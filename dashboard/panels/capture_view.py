@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.charts.capture_timeline import capture_timeline_figure, capture_timeline_info
 from dashboard.charts.show import show
 from dashboard.data.capture_times import CaptureTimes, capture_times
-from dashboard.data.captures import FORMATS, ImportedCapture, captures_of
+from dashboard.data.captures import FORMATS, HASH_LETTERS, ImportedCapture, captures_of
 from dashboard.data.kernel_rows import KernelRow, kernel_frame, kernel_rows
 from dashboard.data.plain_text import plain
 from dashboard.panels.fact_table import fact_table
@@ -51,8 +51,11 @@ def kernels_of(version: Version) -> list[KernelRow]:
     return kernel_rows(Path(version[0]))
 
 
-def choose_capture(run: RunFolder) -> ImportedCapture | None:
-    """Draw the chooser of the run's imports, which the address names; None without any."""
+def choose_capture(run: RunFolder, own: str | None = None) -> ImportedCapture | None:
+    """Draw the chooser of the run's imports; None without any.
+
+    The address names the import, else `own` does, the hash of the trial's own capture.
+    """
     captures = {capture.key: capture for capture in captures_of(run)}
     if not captures:
         st.info("No profile has been imported into this run yet.")
@@ -61,7 +64,8 @@ def choose_capture(run: RunFolder) -> ImportedCapture | None:
     if wanted is not None and wanted not in captures:
         st.warning(f"The address asks for profile {wanted!r}, which this run does not have.")
     keys = list(captures)
-    chosen = wanted if wanted in captures else keys[0]
+    own_key = (own or "")[:HASH_LETTERS]
+    chosen = next(key for key in (wanted, own_key, keys[0]) if key in captures)
     widget = f"choose_profile_{run.run_id}_{chosen}"
 
     def go() -> None:
@@ -111,14 +115,14 @@ def _headline(summary: CaptureSummary) -> None:
 
 def _timeline(times: CaptureTimes, key: str) -> None:
     st.markdown("**Timeline**")
-    window = (0.0, times.length_ms)
+    window = times.worked_ms
     if times.length_ms > 0:
         window = st.slider(
             "Window (ms since the first event)",
             0.0,
             times.length_ms,
             window,
-            step=times.length_ms / 1000,
+            step=times.length_ms / 10_000,
             format="%.3f",
             key=f"capture_window_{key}",
         )

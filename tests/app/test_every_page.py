@@ -14,7 +14,7 @@ from tests.dashboard.hand_made import (
     trial,
 )
 
-RUN_PAGES = ("live", "results", "export")
+RUN_PAGES = ("live", "results", "trial", "export")
 
 
 def words(at):
@@ -52,6 +52,7 @@ def test_a_run_of_another_version(open_page, store, page):
     [
         ("live", "No trial has begun"),
         ("results", "Nothing has been measured in this run yet"),
+        ("trial", "No trial of this run has a result yet"),
         ("export", "there is nothing to export"),
     ],
 )
@@ -124,7 +125,7 @@ def test_a_link_opens_its_trial(open_page, store):
     assert "Trial 2" in [heading.value for heading in at.subheader]
 
 
-@pytest.mark.parametrize("page", ["results", "export"])
+@pytest.mark.parametrize("page", ["results", "trial", "export"])
 @pytest.mark.parametrize("wrong", ["99", "-1", "two", "1.0"])
 def test_a_wrong_trial_id_is_named_and_the_best_is_shown(open_page, store, page, wrong):
     make_run(store, baseline(0), trial(1))
