@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from tuner.commands.doctor import doctor
-from tuner.commands.drafter import eval_drafter, train_drafter
+from tuner.commands.drafter import train_drafter
+from tuner.commands.eval_drafter import eval_drafter
 from tuner.commands.export_drafter import export_drafter
 from tuner.commands.import_profile import import_profile
 from tuner.commands.run import run

@@ -1,16 +1,16 @@
-"""`tuner train-drafter` and `tuner eval-drafter`."""
+"""`tuner train-drafter`."""
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
+from tuner.commands.prompts import read_prompts
 
 if TYPE_CHECKING:
     from tuner.engines.redrafter.training.progress import TrainRow
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _MODEL = typer.Option(help="smollm2-135m, a directory or a hub id.")
 _DEVICE = typer.Option(help="auto, cpu, cuda or cuda:N.")
-MAX_PROMPT_TOKENS = 2048
 
 
 @reports_errors
@@ -59,6 +58,11 @@ def train_drafter(
     beam_share: Annotated[
         float, typer.Option(help="Stage 3: last share, with beam search in the loop.")
     ] = 0.0,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="The released shape, which Apple's layout can hold.")
+    ] = False,
+    recurrence: Annotated[str, typer.Option(help="elman or gated.")] = "elman",
+    state_size: Annotated[int, typer.Option(help="0: the model's hidden size.")] = 0,
     report_every: Annotated[int, typer.Option(help="Steps between lines of progress.")] = 50,
     evaluate_every: Annotated[
         int, typer.Option(help="Steps between acceptance measures and checkpoints.")
@@ -77,7 +81,7 @@ def train_drafter(
     from tuner.engines.redrafter.engine import pick_device
     from tuner.engines.redrafter.training.curriculum import Curriculum
     from tuner.engines.redrafter.training.loss import Objective
-    from tuner.engines.redrafter.training.spec import TrainSpec
+    from tuner.engines.redrafter.training.spec import PLAIN, TrainSpec
     from tuner.engines.redrafter.training.train import train_drafter as train
     from tuner.models import resolve_model
 
@@ -101,9 +105,12 @@ def train_drafter(
         patience=patience,
         seed=seed,
         device=where,
+        recurrence=recurrence,
+        state_size=state_size,
+        **(PLAIN if plain else {}),
     )
     if data is None and not (resume and answers.exists()):
-        given = _prompts(model, [prompt_file], prompts, 2) if prompt_file else {}
+        given = read_prompts(model, [prompt_file], prompts, 2) if prompt_file else {}
         _write_answers(spec, prompts, given)
     report = train(spec, _say_training, resume)
     result = {"drafter": str(out), "answers": str(answers), **asdict(report)}
@@ -123,85 +130,6 @@ def _write_answers(spec: TrainSpec, prompts: int, given: dict[str, list[tuple[in
         device=spec.device,
     )
     generate_answers(generate, _say)
-
-
-@reports_errors
-def eval_drafter(
-    drafter: Annotated[
-        str | None, typer.Option(help="A drafter directory; else the shipped one.")
-    ] = None,
-    model: Annotated[str, _MODEL] = "smollm2-135m",
-    workload: Annotated[
-        list[str] | None, typer.Option(help="builtin or a prompt file; may be given repeatedly.")
-    ] = None,
-    requests: Annotated[int, typer.Option(help="Prompts taken of each workload.")] = 24,
-    max_new_tokens: Annotated[int, typer.Option(help="Output limit of an answer.")] = 128,
-    grid: Annotated[
-        str, typer.Option(help="Pairs beam_width x draft_len.")
-    ] = "1x1,1x3,1x4,2x3,4x4,8x5,16x5",
-    device: Annotated[str, _DEVICE] = "auto",
-    json_output: JsonFlag = False,
-) -> None:
-    """Measure exact acceptance at temperature 0 by beam width, draft length and category."""
-    from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, pick_device
-    from tuner.engines.redrafter.training.evaluate import evaluate_drafter
-    from tuner.models import resolve_model
-
-    report = evaluate_drafter(
-        resolve_model(model),
-        resolve_model(drafter) if drafter else SHIPPED_DRAFTER,
-        _prompts(model, workload or ["builtin"], requests, max_new_tokens),
-        _parse_grid(grid),
-        max_new_tokens,
-        str(pick_device(device)),
-    )
-    result = {
-        "prompts": report.prompts,
-        "repeating": report.repeating,
-        "short": report.short,
-        "acceptance_length": _table(report.kept),
-        "acceptance_length_with_repeating": _table(report.everything),
-    }
-    print_json(result) if json_output else print_fields(result)
-
-
-def _prompts(
-    model: str, workloads: list[str], requests: int, max_new_tokens: int
-) -> dict[str, list[tuple[int, ...]]]:
-    """Tokenize the workloads and group them by category."""
-    from profiles.records import TrialConfig, WorkloadSpec
-    from tuner.engines.base import Engine
-    from tuner.workloads import build_requests, load_workload
-
-    tokenizer = Engine.tokenizer(TrialConfig(model=model))
-    groups: dict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for name in workloads:
-        loaded = load_workload(name)
-        count = min(requests, len(loaded.prompts) or requests)
-        spec = WorkloadSpec(workload=name, requests=count, max_new_tokens=max_new_tokens)
-        for request in build_requests(loaded, tokenizer, spec, MAX_PROMPT_TOKENS).requests:
-            groups[request.category].append(request.prompt_token_ids)
-    return groups
-
-
-def _parse_grid(text: str) -> list[tuple[int, int]]:
-    from tuner.errors import BadInput
-
-    try:
-        pairs = [tuple(map(int, cell.split("x"))) for cell in text.split(",")]
-        return [(width, length) for width, length in pairs]
-    except ValueError as error:
-        raise BadInput("--grid", text, "write pairs such as 4x4,8x5") from error
-
-
-def _table(cells: list[Any]) -> dict[str, dict[str, float | None]]:
-    """Acceptance length by category, then by `W x D`."""
-    table: dict[str, dict[str, float | None]] = defaultdict(dict)
-    for cell in cells:
-        length = cell.acceptance_length
-        rounded = None if length is None else round(length, 3)
-        table[cell.category][f"{cell.beam_width}x{cell.draft_len}"] = rounded
-    return table
 
 
 def _say(fraction: float, text: str) -> None:
