@@ -7,6 +7,7 @@ those of this host.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 PROBE_S = 0.2
 _GROUP_S = 0.02  # of calls between two looks at the clock, so that looking costs nothing
-_STREAM_BYTES = {"cuda": 2**31, "cpu": 2**28}  # far beyond the caches
+_STREAM_BYTES = {"cuda": 2**31, "cpu": 2**27}  # far beyond the caches
 _ROWS = {"cuda": 8192, "cpu": 1024}  # of the square matrices that are multiplied
 
 Probe = Callable[[], object]
@@ -46,6 +47,7 @@ def device_limits(device_name: str, precision: str) -> DeviceLimits:
         lambda: flop / best_s(_product(arithmetic, device), device),
         reasons,
     )
+    _forget(device)
     return DeviceLimits(
         device=str(device),
         matmul=arithmetic,
@@ -103,6 +105,15 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def _forget(device: torch.device) -> None:
+    """Give memory back, so that neither room nor peak of a later trial shows the probes."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def _stream_bytes(device: torch.device) -> int:
     """Bytes to stream: at most a quarter of what is free, as a copy holds them twice."""
     import psutil
@@ -117,14 +128,15 @@ def _stream_bytes(device: torch.device) -> int:
 
 
 def _arithmetic(precision: str, device: torch.device) -> str:
-    """How the products of a precision are computed: weight-only int4 in bf16, and so on."""
+    """How our engine multiplies in `precision`; kinds that quantize only weights do it in bf16."""
     from tuner.engines.redrafter.linear import DTYPES, compute_path
 
-    if precision in DTYPES:
-        return "fp16 packed" if compute_path(precision, device).packed else precision
-    if device.type == "cpu":
-        return "fp32"
-    return {"int8_sq": "int8", "fp8": "fp8"}.get(precision, "bf16")
+    if precision == "int8_sq":
+        return "int8"
+    if precision == "fp8" and device.type == "cuda" and importlib.util.find_spec("humming") is None:
+        return "fp8"  # torch's product; that of humming-kernels takes bf16 activations
+    plain = precision if precision in DTYPES else "bf16"
+    return "fp16 packed" if compute_path(plain, device).packed else plain
 
 
 def _product(arithmetic: str, device: torch.device) -> Probe:

@@ -41,10 +41,14 @@ def test_every_precision_has_an_arithmetic_that_runs(precision):
     assert limits._product(arithmetic, CPU)().shape == (32, 32)
 
 
-@pytest.mark.parametrize("precision", ["fp8", "int8_sq", "int4_awq"])
-def test_weight_only_int4_computes_in_bf16_on_a_gpu(precision):
-    expected = {"fp8": "fp8", "int8_sq": "int8", "int4_awq": "bf16"}
-    assert limits._arithmetic(precision, torch.device("cuda")) == expected[precision]
+@pytest.mark.parametrize("installed", [True, False])
+def test_weight_only_kinds_multiply_in_bf16_on_a_gpu(monkeypatch, installed):
+    """With humming-kernels fp8 is weight-only; without, torch multiplies fp8 by fp8."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: installed or None)
+    cuda = torch.device("cuda")
+    assert limits._arithmetic("int4_awq", cuda) == "bf16"
+    assert limits._arithmetic("int8_sq", cuda) == "int8"
+    assert limits._arithmetic("fp8", cuda) == ("bf16" if installed else "fp8")
 
 
 def test_what_the_device_refuses_is_null_with_its_reason(monkeypatch):
