@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from profiles.records import Record
 from profiles.telemetry.columns import HOST
 from profiles.telemetry.gpm import WINDOW_S
+from profiles.telemetry.parts import Reasons
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,22 +42,32 @@ class ActivityCheck(Record):
 
 
 def check_activity(
-    gpu_metrics: pa.Table, samples: pd.DataFrame, origin_s: float, begin_s: float, end_s: float
+    gpu_metrics: pa.Table,
+    samples: pd.DataFrame,
+    reasons: Reasons,
+    origin_s: float,
+    begin_s: float,
+    end_s: float,
 ) -> list[ActivityCheck]:
     """Compare what was recorded from `begin_s` to `end_s`, seconds on the telemetry's clock.
 
     `gpu_metrics` holds one GPU's rows of that table and `origin_s` is when its time zero was;
-    `samples` is the trial's telemetry, of one GPU beside the host.
+    `samples` is the trial's telemetry, of one GPU beside the host, with its `reasons`.
     """
     rows = samples[samples["source"] != HOST]
     sources = rows["source"].nunique()
     if sources != 1:
         reason = "the telemetry has no GPU" if sources == 0 else "the telemetry has several GPUs"
         return [ActivityCheck(metric=metric, reason=reason) for metric in _SAME]
-    return [
-        _check(metric, names, gpu_metrics, rows, origin_s, begin_s, end_s)
-        for metric, names in _SAME.items()
-    ]
+    checks = []
+    for metric, names in _SAME.items():
+        if metric not in rows or rows[metric].isna().all():
+            missing = reasons.columns.get(rows["source"].iloc[0], {}).get(metric)
+            why = missing.reason if missing else "it was not sampled"
+            checks.append(ActivityCheck(metric=metric, reason=f"no GPM counter: {why}"))
+        else:
+            checks.append(_check(metric, names, gpu_metrics, rows, origin_s, begin_s, end_s))
+    return checks
 
 
 def _check(
@@ -71,8 +82,6 @@ def _check(
     series = [_series(gpu_metrics, name, origin_s) for name in names]
     if any(not len(at_s) for at_s, _ in series):
         return ActivityCheck(metric=metric, reason="Nsight recorded no such GPU metric")
-    if metric not in rows or rows[metric].isna().all():
-        return ActivityCheck(metric=metric, reason="the telemetry has no such GPM counter")
     gpm, nsight = [], []
     for start_s, stop_s, value in _windows(rows, metric):
         means = [_mean(at_s, values, start_s, stop_s) for at_s, values in series]

@@ -19,7 +19,7 @@ from profiles.nsight.reading import Progress, no_progress
 from profiles.record_files import read_or_set_aside, write_record
 from profiles.records import ProfilerName, Record
 from profiles.store import RunFolder, TrialFolder
-from profiles.telemetry.parts import read
+from profiles.telemetry.parts import read, read_reasons
 
 FILE_NAME = "capture.json"
 
@@ -95,8 +95,8 @@ def _activity(
         return []
     own = metrics.filter(pc.equal(metrics["gpu"], worked.pop()))
     origin_s = window.start_s - pc.min(starts).as_py() / 1e9
-    samples = read(trial.telemetry_dir)
-    return check_activity(own, samples, origin_s, window.start_s, window.end_s)
+    samples, reasons = read(trial.telemetry_dir), read_reasons(trial.telemetry_dir)
+    return check_activity(own, samples, reasons, origin_s, window.start_s, window.end_s)
 
 
 def _tables_in(folder: Path) -> list[str]:

@@ -90,7 +90,8 @@ def run_trial(
         "started_at": started_at,
         "profiler": profiler,
     }
-    gpus = engine.support(config.device).gpu_uuids
+    # NOTE ncu replays kernels and wants the GPU's counters for itself: GPM would take them from it.
+    gpus = () if profiler == "ncu" else engine.support(config.device).gpu_uuids
     try:
         with Sampler(folder.telemetry_dir, gpus=gpus) as sampler:
             sampler.wait_until_ready()
@@ -106,6 +107,10 @@ def run_trial(
         engine.close()
     _write_tables(folder, measured)
     outcome = _outcome(folder, config, spec, measured, hardware)
+    if profiler is not None:
+        outcome["energy"] = EnergyUse(
+            energy_mj=None, energy_mj_per_token=None, reason=f"the trial ran under {profiler}"
+        )
     result = TrialResult(**identity, **outcome, finished_at=now_utc())
     folder.write_result(result)
     return result

@@ -5,9 +5,13 @@ import pytest
 
 from profiles.activity_check import check_activity
 from profiles.nsight.reading import Reading
+from profiles.telemetry.counters import Missing
+from profiles.telemetry.parts import Reasons
 
 ORIGIN_S = 1000.0  # of the capture, on the telemetry's clock
 GPU = "GPU-1"
+NO_REASONS = Reasons()
+REFUSAL = Missing("GPM needs a Hopper GPU or newer", ORIGIN_S)
 
 
 def nsight(value_at, seconds=2.0, every_s=0.01, metrics=("sm_active_pct",)):
@@ -27,8 +31,8 @@ def telemetry(values, metric="sm_active_pct", source=GPU, every_s=0.1):
     return pd.DataFrame([*rows, {"t_s": ORIGIN_S, "source": "host"}])
 
 
-def sm_active(*arguments):
-    checks = check_activity(*arguments)
+def sm_active(seen, samples, *window, reasons=NO_REASONS):
+    checks = check_activity(seen, samples, reasons, *window)
     return next(check for check in checks if check.metric == "sm_active_pct")
 
 
@@ -53,7 +57,7 @@ def test_a_window_that_reaches_out_of_the_capture_is_left_out():
 def test_reads_and_writes_of_dram_add_up():
     seen = nsight(lambda t: 10, metrics=("dram_read_pct", "dram_write_pct"))
     values = telemetry([None, None, 19.0, 19.0], metric="dram_active_pct")
-    checks = check_activity(seen, values, ORIGIN_S, ORIGIN_S, ORIGIN_S + 1)
+    checks = check_activity(seen, values, NO_REASONS, ORIGIN_S, ORIGIN_S, ORIGIN_S + 1)
     check = next(check for check in checks if check.metric == "dram_active_pct")
     assert (check.nsight_pct, check.difference_points) == (20.0, 1.0)
 
@@ -61,7 +65,7 @@ def test_reads_and_writes_of_dram_add_up():
 @pytest.mark.parametrize(
     ("samples", "reason"),
     [
-        (telemetry([None, None, None]), "no such GPM counter"),
+        (telemetry([None, None, None]), "no GPM counter: it was not sampled"),
         (telemetry([]), "the telemetry has no GPU"),
         (
             pd.concat([telemetry([5.0]), telemetry([5.0], source="GPU-2")]),
@@ -80,3 +84,11 @@ def test_a_metric_that_nsight_did_not_record_says_so():
     seen = nsight(lambda t: 5, metrics=("tensor_active_pct",))
     check = sm_active(seen, telemetry([None, 5.0]), ORIGIN_S, ORIGIN_S, ORIGIN_S + 1)
     assert check.reason == "Nsight recorded no such GPU metric"
+
+
+def test_the_samplers_own_reason_is_repeated():
+    refused = Reasons(columns={GPU: {"sm_active_pct": REFUSAL}})
+    check = sm_active(
+        nsight(lambda t: 5), telemetry([None]), ORIGIN_S, ORIGIN_S, ORIGIN_S + 1, reasons=refused
+    )
+    assert check.reason == f"no GPM counter: {REFUSAL.reason}"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from tuner.capture.nsight import NsightTool
 
-MAX_LAUNCHES = 1_000  # each is replayed several times over
+MAX_LAUNCHES = 2_000  # each is replayed several times over
 
 
 class Ncu(NsightTool):
-    """Profiles the kernels of one step unless asked for more."""
+    """Profiles the kernels of two steps unless asked for more: the first one only reads prompts."""
 
     name = "ncu"
     product = "Nsight Compute"
-    steps = 1
+    steps = 2
 
     def command(self, worker: list[str], folder: Path) -> list[str]:
         """Profile the recorded steps' kernels at the clocks that the trial runs at."""
@@ -22,6 +22,7 @@ class Ncu(NsightTool):
             self.path(),
             "--profile-from-start=off",
             "--clock-control=none",
+            "--target-processes=application-only",
             f"--launch-count={MAX_LAUNCHES}",
             "--nvtx",
             "--csv",

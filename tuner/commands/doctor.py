@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from typing import Any
 
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
@@ -36,7 +35,9 @@ def _report() -> dict[str, Any]:
 
 
 def _tool(name: str, fix: str) -> str:
-    return shutil.which(name) or f"not found; {fix}"
+    from profiles.nsight.local_tool import find_tool
+
+    return find_tool(name) or f"not found; {fix}"
 
 
 def _builtin_fix() -> str:

@@ -30,6 +30,7 @@ def test_an_nsys_capture_is_imported_and_joined_to_its_trial(run, tmp_path):
     result, capture = capture_trial(run, 0, CONFIG, Nsys("graph"), steps=3)
     assert result.profiler == "nsys" and result.metrics is not None
     assert result.speedup is None and result.rounds == []
+    assert result.energy.energy_mj is None and result.energy.reason == "the trial ran under nsys"
     assert capture.window.steps == 3
     assert capture.report == "capture/report.nsys-rep"
     phases = {phase.phase: phase.kernels for phase in capture.anatomy.phases}
