@@ -32,7 +32,7 @@ from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
 from tuner.engines.redrafter.training.loss import Objective
 from tuner.engines.redrafter.training.progress import read_progress
-from tuner.engines.redrafter.training.spec import TrainSpec
+from tuner.engines.redrafter.training.spec import PLAIN, TrainSpec
 from tuner.engines.redrafter.training.train import train_drafter
 from tuner.models import resolve_model
 from tuner.workloads import HFTokenizer, build_requests, load_workload
@@ -57,9 +57,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "stages 1, 2 and 3": {"curriculum": Curriculum(0.15, 0.3, 0.3)},
     "no context layers": {"context_layers": ()},
     "no context network": {"context_width": 0, "num_context_blocks": 0},
-    "neither (released context)": {
-        "context_layers": (), "context_width": 0, "num_context_blocks": 0,
-    },
+    "neither (released layout)": PLAIN,
+    "gated recurrence": {"recurrence": "gated"},
+    "state half as wide again": {"state_size": 864},
     "another seed": {"seed": 1},
 }  # fmt: skip
 REPORT_S = 20.0

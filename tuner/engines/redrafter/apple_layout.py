@@ -129,6 +129,8 @@ def _refuse_what_is_not_plain(config: DrafterConfig) -> None:
     refused = (
         ("context_layers", list(config.context_layers), bool(config.context_layers), retrain),
         ("context_width", config.context_width, config.context_width > 0, retrain),
+        ("recurrence", config.recurrence, config.recurrence == "gated", retrain),
+        ("state_size", config.state_size, config.state_size > 0, retrain),
         (
             "first_step",
             config.first_step,

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-RECURRENCES = ("elman", "sum")
+RECURRENCES = ("elman", "sum", "gated")
 FIRST_STEPS = ("zero_state", "embedding")
 _MASKED_LOGIT = -50_000.0
 
@@ -38,7 +38,10 @@ class DrafterConfig:
     """Shape of a drafter and what it was trained for.
 
     Attributes:
-        recurrence: "elman", or "sum": s_t = s_{t-1} + emb(g_{t-1}), without weights.
+        recurrence: "elman"; "sum": s_t = s_{t-1} + emb(g_{t-1}), without weights; or "gated":
+            s_t = z s_{t-1} + (1 - z) times Elman's state, z = sigmoid(Wz emb(g_{t-1}) + Uz s_{t-1}
+            + b_z), an extension of the released layout.
+        state_size: Width of the state; 0: `hidden_size`, as in the released layout.
         first_step: "zero_state", the released code's s_0 = 0, or "embedding", the paper's
             s_1 = emb(g_0).
         input_projection: False: x = (c, s_t), so `exit_dim` is twice `hidden_size`.
@@ -64,11 +67,14 @@ class DrafterConfig:
     input_projection: bool = True
     scored_tokens: int = 0
     tokenizer_sha256: str | None = None
+    state_size: int = 0
 
     def __post_init__(self) -> None:
         for name, allowed in (("recurrence", RECURRENCES), ("first_step", FIRST_STEPS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {allowed}")
+        if self.state_size and (self.recurrence == "sum" or self.first_step == "embedding"):
+            raise ValueError("state_size must be 0 where the state is made of embeddings")
         if self.input_projection:
             return
         if self.exit_dim != 2 * self.hidden_size:
@@ -76,13 +82,18 @@ class DrafterConfig:
                 f"exit_dim is {self.exit_dim}: without input_projection it is twice hidden_size, "
                 f"{2 * self.hidden_size}"
             )
-        if self.context_layers or self.context_width:
-            raise ValueError("context_layers and context_width need input_projection")
+        if self.context_layers or self.context_width or self.state_size:
+            raise ValueError("context_layers, context_width and state_size need input_projection")
 
     @property
     def context_size(self) -> int:
         """Width of the context that the base model hands over."""
         return self.hidden_size * (1 + len(self.context_layers))
+
+    @property
+    def state_width(self) -> int:
+        """Width of the state."""
+        return self.state_size or self.hidden_size
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `config.json`."""
@@ -95,10 +106,13 @@ class Drafter(nn.Module):
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
         self.config = config
-        hidden, exit_dim = config.hidden_size, config.exit_dim
-        if config.recurrence == "elman":
-            self.rnn_w = nn.Linear(hidden, hidden, bias=False)
-            self.rnn_u = nn.Linear(hidden, hidden)
+        hidden, exit_dim, state = config.hidden_size, config.exit_dim, config.state_width
+        if config.recurrence != "sum":
+            self.rnn_w = nn.Linear(hidden, state, bias=False)
+            self.rnn_u = nn.Linear(state, state)
+        if config.recurrence == "gated":
+            self.gate_w = nn.Linear(hidden, state, bias=False)
+            self.gate_u = nn.Linear(state, state)
         wide = config.context_width
         self.context_in = nn.Linear(config.context_size + hidden, wide) if wide else None
         self.context_blocks = nn.ModuleList(
@@ -106,11 +120,11 @@ class Drafter(nn.Module):
         )
         if config.input_projection:
             self.context_proj = (
-                nn.Linear(wide, exit_dim + hidden)
+                nn.Linear(wide, exit_dim + state)
                 if wide
                 else nn.Linear(config.context_size, exit_dim)
             )
-            self.state_proj = nn.Linear(hidden, exit_dim, bias=False)
+            self.state_proj = nn.Linear(state, exit_dim, bias=False)
         self.blocks = nn.ModuleList(nn.Linear(exit_dim, exit_dim) for _ in range(config.num_blocks))
         self.head = nn.Linear(exit_dim, config.draft_vocab_size, bias=False)
         self.draft_vocab: Tensor
@@ -120,23 +134,30 @@ class Drafter(nn.Module):
         """Do what is done once a step: [..., context_size] and [..., hidden].
 
         Returns:
-            `p` [..., exit_dim] for `exit` and `d` [..., hidden] for `next_state`.
+            `p` [..., exit_dim] for `exit` and `d` [..., state_width] for `next_state`.
         """
         if not self.config.input_projection:
             return F.pad(context, (0, self.config.hidden_size)), torch.zeros_like(true_embedding)
         if self.context_in is None:
-            return self.context_proj(context), torch.zeros_like(true_embedding)
+            d = true_embedding.new_zeros(*true_embedding.shape[:-1], self.config.state_width)
+            return self.context_proj(context), d
         x = self.context_in(torch.cat((context, true_embedding), dim=-1))
         for block in self.context_blocks:
             x = x + F.silu(block(x))
-        p, d = self.context_proj(x).split((self.config.exit_dim, self.config.hidden_size), dim=-1)
+        p, d = self.context_proj(x).split((self.config.exit_dim, self.config.state_width), dim=-1)
         return p, d
 
     def next_state(self, embedding: Tensor, state: Tensor, d: Tensor) -> Tensor:
-        """Feed the embedding of one more token; all [..., hidden]. The first state is zero."""
+        """Feed the embedding [..., hidden] of one more token; the rest is [..., state_width].
+
+        The first state is zero.
+        """
         if self.config.recurrence == "sum":
             return embedding + state + d
         following = F.silu(self.rnn_w(embedding) + self.rnn_u(state) + d)
+        if self.config.recurrence == "gated":
+            keep = torch.sigmoid(self.gate_w(embedding) + self.gate_u(state))
+            following = keep * state + (1 - keep) * following
         if self.config.first_step == "zero_state":
             return following
         # NOTE: a state of exact zeros is the one that drafting starts from.

@@ -55,7 +55,7 @@ class LookBack(nn.Module):
         super().__init__()
         self.config = config
         size = config.num_heads * config.head_dim
-        self.query = nn.Linear(drafter.hidden_size + drafter.exit_dim, size, bias=False)
+        self.query = nn.Linear(drafter.state_width + drafter.exit_dim, size, bias=False)
         self.key_value = nn.Linear(drafter.context_size, 2 * size, bias=False)
         self.output = nn.Linear(size, drafter.exit_dim, bias=False)
 

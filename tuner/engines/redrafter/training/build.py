@@ -6,6 +6,7 @@ import torch
 
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
+from tuner.engines.redrafter.fit import tokenizer_fingerprint
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.engines.redrafter.training.spec import TrainSpec
@@ -40,6 +41,9 @@ def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> tuple[Drafter
             context_layers=layers,
             context_width=width,
             num_context_blocks=spec.num_context_blocks,
+            recurrence=spec.recurrence,
+            state_size=spec.state_size,
+            tokenizer_sha256=tokenizer_fingerprint(spec.model_dir),
         )
     ).to(device)
     counts = rows.count_answer_tokens(config.vocab_size)
@@ -64,5 +68,7 @@ def _initialise(drafter: Drafter, base: Llama) -> None:
     with torch.no_grad():
         embedding_rms = base.embed_tokens.weight.float().square().mean().sqrt()
         drafter.rnn_w.weight /= embedding_rms
+        if drafter.config.recurrence == "gated":
+            drafter.gate_w.weight /= embedding_rms
         if drafter.config.exit_dim == drafter.config.hidden_size:
             drafter.head.weight.copy_(base.lm_head.weight[drafter.draft_vocab])

@@ -11,7 +11,9 @@ from tuner.engines.redrafter.training.curriculum import Curriculum
 from tuner.engines.redrafter.training.loss import Objective
 from tuner.errors import BadInput
 
+RECURRENCES = ("elman", "gated")
 _FREE = {"model_dir", "data", "out", "device", "max_seconds", "patience"}
+PLAIN: dict[str, Any] = {"context_layers": (), "context_width": 0, "num_context_blocks": 0}
 _POSITIVE = (
     "num_blocks", "draft_vocab_size", "draft_len", "tokens_per_step", "max_steps", "max_seconds",
     "learning_rate", "report_every", "evaluate_every",
@@ -22,8 +24,8 @@ _POSITIVE = (
 class TrainSpec:
     """What to train and for how long: until `max_steps` or `max_seconds`, whichever is first.
 
-    The defaults are the recipe of the shipped drafter. For the released layout, without a context
-    network, give `context_layers=()`, `context_width=0` and `num_context_blocks=0`.
+    The defaults are the recipe of the shipped drafter; `PLAIN` holds what the released layout asks
+    for instead.
     """
 
     model_dir: Path
@@ -36,6 +38,8 @@ class TrainSpec:
     context_layers: tuple[int, ...] | None = None  # None: three, over the depth of the model
     context_width: int | None = None  # None: half as much again as the hidden size
     num_context_blocks: int = 2
+    recurrence: str = "elman"  # or gated
+    state_size: int = 0  # 0: the base model's hidden size
     tokens_per_step: int = 16_384  # prompts and padding included
     max_steps: int = 1000
     max_seconds: float = math.inf
@@ -55,9 +59,13 @@ class TrainSpec:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise BadInput(name, getattr(self, name), "must be positive")
-        for name in ("warmup_steps", "held_out_prompts", "held_out_tokens", "patience"):
+        for name in (
+            "warmup_steps", "held_out_prompts", "held_out_tokens", "patience", "state_size",
+        ):  # fmt: skip
             if getattr(self, name) < 0:
                 raise BadInput(name, getattr(self, name), "must not be negative")
+        if self.recurrence not in RECURRENCES:
+            raise BadInput("recurrence", self.recurrence, f"choose one of {RECURRENCES}")
         if self.evaluate_every % self.report_every:
             raise BadInput(
                 "evaluate_every", self.evaluate_every, f"take a multiple of {self.report_every}"
