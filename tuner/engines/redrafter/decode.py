@@ -16,7 +16,7 @@ from torch import Tensor
 from profiles.records import RequestRecord, StepRecord
 from tuner.engines.base import Request
 from tuner.engines.redrafter.clock import PhaseClock
-from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.generation import Generation, StepShape
 from tuner.engines.redrafter.graphs import Eager, Graphs, Runner
 from tuner.engines.redrafter.kv_cache import BLOCK, KVCache, blocks_for
@@ -49,7 +49,7 @@ class DecodeLoop:
     def __init__(
         self,
         model: Llama,
-        drafter: Drafter | None,
+        method: DraftMethod | None,
         cache: KVCache,
         beam_width: int,
         draft_len: int,
@@ -61,8 +61,8 @@ class DecodeLoop:
         self.room = 1 + beam_width * draft_len
         self.device = cache.data.device
         self.static = self.device.type == "cuda" if static is None else static
-        self.drafter = drafter if draft_len > 0 else None
-        taps = len(self.drafter.config.context_layers) if self.drafter else 0
+        self.method = method if draft_len > 0 else None
+        taps = len(self.method.context_layers) if self.method else 0
         self.rows = Rows(
             batch_size,
             blocks_for(max_seq_len + self.room) * BLOCK,
@@ -70,7 +70,7 @@ class DecodeLoop:
             self.device,
             cache.data.dtype,
         )
-        self.generation = Generation(model, self.drafter, cache, self.rows, beam_width, draft_len)
+        self.generation = Generation(model, self.method, cache, self.rows, beam_width, draft_len)
         self.prefill = Prefill(
             model,
             cache,
@@ -85,6 +85,7 @@ class DecodeLoop:
             self.generation_steps = Graphs(self.generation.run, self.rows.tensors(), generator)
             self.prefill_chunks = Graphs(self.prefill.run, (), generator)
         self.joining: list[Sequence] = []
+        self.free_places = list(range(batch_size, 0, -1))
         self.steps = 0
 
     @property
@@ -108,7 +109,7 @@ class DecodeLoop:
     def release(self) -> None:
         """Give every block back; what was unfinished is dropped."""
         for sequence in (*self.rows.sequences, *self.joining):
-            self.cache.pool.give(sequence.blocks)
+            self._give_back(sequence)
         self.rows.clear()
         self.joining = []
 
@@ -129,11 +130,12 @@ class DecodeLoop:
         joined, self.joining = self.joining[: len(ends)], self.joining[len(ends) :]
         for sequence, first in zip(joined, outcome.firsts, strict=True):
             sequence.commit([first], now)
+        self._tell(joined)
         if joined:
             self.rows.join(joined, *(torch.cat(part) for part in zip(*ends, strict=True)))
         done = self.rows.leave()
         for sequence in done:
-            self.cache.pool.give(sequence.blocks)
+            self._give_back(sequence)
         self.steps += 1
         clock.end()
         record.host_ms = max(0.0, (time.perf_counter() - clock.start_s) * 1e3 - record.total_ms)
@@ -157,8 +159,10 @@ class DecodeLoop:
                 shape = ChunkShape(size, not self.static, sequence.request.temperature > 0)
                 token, context = self.prefill_chunks.run(shape, clock.begin)
                 sequence.read += count
+                sequence.context = self._newest(sequence.context, context[:count])
                 budget -= count
-            ends.append((token.clone(), context.clone()))
+            assert sequence.context is not None
+            ends.append((token.clone(), sequence.context[-1:]))
         return ends
 
     def _generate(self, clock: PhaseClock) -> Tensor:
@@ -169,7 +173,48 @@ class DecodeLoop:
             shape = self._static_shape(len(running), sampled)
         else:
             shape = StepShape(len(running), max(s.kv_len for s in running), None, sampled)
+        if self.method is not None and not self.method.graph_safe:
+            clock.begin("draft")
+            self._draft_on_host(self.method)
         return self.generation_steps.run(shape, clock.begin)
+
+    def _draft_on_host(self, method: DraftMethod) -> None:
+        running = len(self.rows)
+        self.generation.beams[:running] = method.propose(
+            torch.tensor([s.place for s in self.rows.sequences]),
+            self.rows.true_token[:running],
+            self.rows.context[:running],
+            self.generation.beam_width,
+            self.generation.draft_len,
+        )
+
+    def _newest(self, before: Tensor | None, read: Tensor) -> Tensor:
+        """Return the contexts of a prompt that the draft method is to be told, one at least."""
+        window = max(1, self.method.context_window if self.method else 1)
+        return (read if before is None else torch.cat((before, read)))[-window:].clone()
+
+    def _tell(self, joined: list[Sequence]) -> None:
+        """Tell the draft method what was committed and who begins."""
+        if self.method is None:
+            return
+        rows = [row for row, s in enumerate(self.rows.sequences) if not s.finish_reason]
+        if rows:
+            going = [self.rows.sequences[row] for row in rows]
+            tokens = [s.output[-s.emission_tokens[-1] :] for s in going]
+            context = self.generation.chosen_from
+            context = context[rows] if len(context) else context
+            self.method.observe([s.place for s in going], tokens, context)
+        for sequence in joined:
+            if not sequence.finish_reason:
+                assert sequence.context is not None
+                tokens_read = [*sequence.request.prompt_token_ids, *sequence.output]
+                self.method.join(sequence.place, tokens_read, sequence.context)
+
+    def _give_back(self, sequence: Sequence) -> None:
+        self.cache.pool.give(sequence.blocks)
+        self.free_places.append(sequence.place)
+        if self.method is not None:
+            self.method.leave(sequence.place)
 
     def capture(self, sampled: bool) -> None:
         """Prepare for every number of running requests, so that no step has to."""
@@ -232,4 +277,5 @@ class DecodeLoop:
             )
         blocks = self.cache.pool.take(blocks_for(prompt + new + self.room))
         assert blocks is not None, "the cache is sized for batch_size sequences of max_seq_len"
-        return Sequence(request, blocks, self.cache.slots_of(blocks), time.perf_counter())
+        place = self.free_places.pop()
+        return Sequence(request, blocks, self.cache.slots_of(blocks), time.perf_counter(), place)

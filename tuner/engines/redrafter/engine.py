@@ -14,9 +14,9 @@ import torch
 
 from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
 from tuner.engines.base import Engine, Prepared, Progress, Request, Support
-from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
+from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.decode import DecodeLoop
-from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
 from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes
 from tuner.engines.redrafter.linear import (
     DEFAULT_PRECISION,
@@ -45,12 +45,13 @@ class RedrafterEngine(Engine):
 
     def __init__(self) -> None:
         self._model: Llama | None = None
-        self._drafter: Drafter | None = None
+        self._drafter: DraftMethod | None = None
         self._cache: KVCache | None = None
         self._compute: Compute | None = None
         self._loaded_model: tuple[str, Compute] | None = None
-        self._loaded_drafter: tuple[Path, Compute] | None = None
-        self._loops: dict[tuple[Drafter | None, int, int, int, int], DecodeLoop] = {}
+        self._loaded_drafter: tuple[str, Compute] | None = None
+        self._reserved = (0, 0)  # places and positions that the drafter has room for
+        self._loops: dict[tuple[DraftMethod | None, int, int, int, int], DecodeLoop] = {}
         self._loop: DecodeLoop | None = None
         self._config: TrialConfig | None = None
 
@@ -89,6 +90,8 @@ class RedrafterEngine(Engine):
                 "max_seq_len", max_seq_len, f"the model reads {model.config.max_position} positions"
             )
         self._make_room(model, config, reach, compute)
+        if drafter is not None and config.draft_len > 0:
+            self._make_places(drafter, config.batch_size, reach)
         self._loop = self._loop_for(model, drafter, config, max_seq_len)
         self._config, self._compute = config, compute
         progress(1.0, "ready")
@@ -123,7 +126,7 @@ class RedrafterEngine(Engine):
         """Bytes held now, split by use."""
         assert self._model and self._cache and self._compute, "prepare comes first"
         weights = module_bytes(self._model)
-        drafter = module_bytes(self._drafter) if self._drafter else 0
+        drafter = self._drafter.nbytes if self._drafter else 0
         kv = self._cache.nbytes
         if self._compute.device.type == "cuda":
             held = torch.cuda.memory_allocated(self._compute.device)
@@ -165,8 +168,15 @@ class RedrafterEngine(Engine):
             model.prepare_positions(reach, compute.device, compute.activation_dtype)
             self._cache = _reserve(model, config, blocks, compute)
 
+    def _make_places(self, drafter: DraftMethod, places: int, positions: int) -> None:
+        """Have room in the drafter's own buffers; what is large enough stays."""
+        if places > self._reserved[0] or positions > self._reserved[1]:
+            self._loops = {}  # their graphs know the buffers that go
+            _fit(lambda: drafter.reserve(places, positions))
+            self._reserved = places, positions
+
     def _loop_for(
-        self, model: Llama, drafter: Drafter | None, config: TrialConfig, max_seq_len: int
+        self, model: Llama, drafter: DraftMethod | None, config: TrialConfig, max_seq_len: int
     ) -> DecodeLoop:
         """Return the loop of `config`, with its graphs where it ran before."""
         cache = self._cache
@@ -181,28 +191,29 @@ class RedrafterEngine(Engine):
             self._loops[key] = loop
         return self._loops[key]
 
-    def _load_drafter(self, config: TrialConfig, model: Llama, compute: Compute) -> Drafter | None:
+    def _load_drafter(
+        self, config: TrialConfig, model: Llama, compute: Compute
+    ) -> DraftMethod | None:
         """Return the drafter that `config` needs; one that is loaded is kept for later configs."""
         if config.draft_len == 0:
             return self._drafter
-        folder = _drafter_folder(config)
-        if self._drafter is None or self._loaded_drafter != (folder, compute):
-            drafter = load_drafter(folder, model.config)
-            self._drafter = _fit(lambda: apply_compute(drafter, compute))
-            self._loaded_drafter = (folder, compute)
-        trained = self._drafter.config.trained_draft_len
-        if config.draft_len > trained:
+        name, folder = _drafter_name(config), resolve_model(config.model)
+        if self._drafter is None or self._loaded_drafter != (name, compute):
+            self._drafter = _fit(lambda: load_draft_method(name, model, folder, compute))
+            self._loaded_drafter, self._reserved = (name, compute), (0, 0)
+        longest = self._drafter.max_draft_len
+        if longest is not None and config.draft_len > longest:
             raise BadInput(
-                "draft_len", config.draft_len, f"the drafter was trained for at most {trained}"
+                "draft_len", config.draft_len, f"the drafter was trained for at most {longest}"
             )
         return self._drafter
 
 
-def _drafter_folder(config: TrialConfig) -> Path:
+def _drafter_name(config: TrialConfig) -> str:
     if config.drafter is not None:
-        return resolve_model(config.drafter)
+        return config.drafter
     if config.model == BUILTIN_MODEL:
-        return SHIPPED_DRAFTER
+        return str(SHIPPED_DRAFTER)
     raise BadInput(
         "drafter",
         None,

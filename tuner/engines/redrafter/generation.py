@@ -14,8 +14,7 @@ from torch import Tensor
 
 from tuner.engines.redrafter.accept import Accepted, accept, choose
 from tuner.engines.redrafter.attention import tree_attention
-from tuner.engines.redrafter.beam import beam_search
-from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.kv_cache import KVCache
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.rows import Rows
@@ -40,15 +39,19 @@ class Generation:
     def __init__(
         self,
         model: Llama,
-        drafter: Drafter | None,
+        method: DraftMethod | None,
         cache: KVCache,
         rows: Rows,
         beam_width: int,
         draft_len: int,
     ) -> None:
-        self.model, self.drafter, self.cache, self.rows = model, drafter, cache, rows
+        self.model, self.method, self.cache, self.rows = model, method, cache, rows
         self.beam_width, self.draft_len = beam_width, draft_len
-        self.context_layers = drafter.config.context_layers if drafter else ()
+        self.context_layers = method.context_layers if method else ()
+        # What a method that drafts on the host proposed; what one that looks back is to be told.
+        self.beams = rows.true_token.new_zeros(rows.places, beam_width, 1 + draft_len)
+        remembered = rows.places if method and method.context_window else 0
+        self.chosen_from = rows.context.new_zeros(remembered, 1 + draft_len, rows.context.shape[1])
         self.generator = torch.Generator(cache.data.device)
 
     def run(self, shape: StepShape, begin: BeginPhase) -> Tensor:
@@ -73,16 +76,17 @@ class Generation:
         if self.draft_len == 0:
             begin("verify")
             return root_only(true_token)
-        assert self.drafter is not None, "draft_len > 0 needs a drafter"
-        begin("draft")
-        beams = beam_search(
-            self.drafter,
-            self.model.embed_tokens,
-            true_token,
-            self.rows.context[: shape.rows],
-            self.beam_width,
-            self.draft_len,
-        )
+        assert self.method is not None, "draft_len > 0 needs a drafter"
+        beams = self.beams[: shape.rows]
+        if self.method.graph_safe:
+            begin("draft")
+            beams = self.method.propose(
+                self.rows.place[: shape.rows],
+                true_token,
+                self.rows.context[: shape.rows],
+                self.beam_width,
+                self.draft_len,
+            )
         begin("tree")
         tree = build_tree(beams, shape.nodes)
         begin("verify")
@@ -128,3 +132,6 @@ class Generation:
         if self.draft_len > 0:
             node = accepted.path.gather(1, last).unsqueeze(-1).expand(-1, -1, context.shape[-1])
             rows.context[:batch] = context.gather(1, node).squeeze(1)
+        if len(self.chosen_from):
+            node = accepted.path.unsqueeze(-1).expand(-1, -1, context.shape[-1])
+            self.chosen_from[:batch] = context.gather(1, node)

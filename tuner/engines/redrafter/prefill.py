@@ -60,7 +60,7 @@ class Prefill:
         self.temperature.fill_(sequence.request.temperature)
 
     def run(self, shape: ChunkShape, begin: BeginPhase) -> tuple[Tensor, Tensor]:
-        """Read the chunk in place; return the token after it [1] and its context [1, C]."""
+        """Read the chunk in place; return the token after it [1] and its contexts [T, C]."""
         begin("prefill")
         before, count = self.span[:1], self.span[1:]
         index = torch.arange(shape.tokens, device=before.device)
@@ -72,7 +72,7 @@ class Prefill:
         last = count - 1
         temperature = self.temperature if shape.sampled else None
         choice = choose(self.model.logits(hidden[last]), temperature, self.generator)
-        return choice, context[last]
+        return choice, context
 
 
 def padded_size(tokens: int) -> int:

@@ -34,13 +34,21 @@ class Rows:
         self.kv_len = zeros(places)  # positions in the cache
         self.slots = zeros(places, capacity)  # slot of every position
         self.temperature = zeros(places, dtype=torch.float32)
+        self.place = zeros(places)  # where the draft method keeps it; 0 is nobody's
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return everything that a row owns on the device."""
-        return self.true_token, self.context, self.kv_len, self.slots, self.temperature
+        return (
+            self.true_token,
+            self.context,
+            self.kv_len,
+            self.slots,
+            self.temperature,
+            self.place,
+        )
 
     def join(self, sequences: list[Sequence], true_token: Tensor, context: Tensor) -> None:
         """Give the next rows to `sequences`, whose prompts are in the cache."""
@@ -51,6 +59,7 @@ class Rows:
         self.context[taken] = context
         self.kv_len[taken] = self._to_device([s.kv_len for s in sequences])
         self.temperature[taken] = self._to_device([s.request.temperature for s in sequences])
+        self.place[taken] = self._to_device([s.place for s in sequences])
         for row, sequence in enumerate(sequences, first):
             self.slots[row, : len(sequence.slots)] = sequence.slots
             self.slots[row, len(sequence.slots) :] = 0

@@ -18,7 +18,9 @@ class Sequence:
     blocks: list[int]
     slots: Tensor  # slot of every position it may reach
     arrival_s: float
+    place: int  # where the draft method keeps it
     read: int = 0  # prompt tokens whose keys and values are in the cache
+    context: Tensor | None = None  # [K, context_size] of the newest K positions of the prompt
     output: list[int] = field(default_factory=list)
     emission_s: list[float] = field(default_factory=list)
     emission_tokens: list[int] = field(default_factory=list)

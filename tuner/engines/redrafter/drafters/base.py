@@ -82,4 +82,4 @@ class DraftMethod(ABC):
 
     @abstractmethod
     def leave(self, place: int) -> None:
-        """End a request; its place is free."""
+        """End a request, begun or not; its place is free."""

@@ -79,7 +79,8 @@ class CausalLMDraft(DraftMethod):
 
     def leave(self, place: int) -> None:
         """Forget the text."""
-        del self._unread[place], self._read[place]
+        self._unread.pop(place, None)
+        self._read.pop(place, None)
 
     def _catch_up(self, places: list[int]) -> Tensor:
         """Read the unread tokens; return the hidden state after the last one, [B, hidden]."""

@@ -66,7 +66,7 @@ class RetrievalDraft(DraftMethod):
 
     def leave(self, place: int) -> None:
         """Forget the text."""
-        del self._texts[place]
+        self._texts.pop(place, None)
 
     def _look_up(self, place: int, beam_width: int, draft_len: int) -> list[list[int]]:
         """Return W different continuations of D tokens, or copies where there are fewer."""
