@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from profiles.records import DeviceLimits
+from tuner.errors import TunerError
 
 if TYPE_CHECKING:
     import torch
@@ -132,7 +134,7 @@ def _arithmetic(precision: str, device: torch.device) -> str:
     from tuner.engines.redrafter.linear import DTYPES, compute_path
 
     if precision == "int8_sq":
-        return "int8"
+        return "int8" if device.type == "cuda" else "int8 packed"
     if precision == "fp8" and device.type == "cuda" and importlib.util.find_spec("humming") is None:
         return "fp8"  # torch's product; that of humming-kernels takes bf16 activations
     plain = precision if precision in DTYPES else "bf16"
@@ -150,6 +152,11 @@ def _product(arithmetic: str, device: torch.device) -> Probe:
     if arithmetic == "fp16 packed":
         packed = torch.ops.quantized.linear_prepack_fp16(a, None)
         return lambda: torch.ops.quantized.linear_dynamic_fp16(a, packed)
+    if arithmetic == "int8 packed":
+        with warnings.catch_warnings(action="ignore"):  # torch means to move these elsewhere
+            codes = torch.quantize_per_tensor(a, 0.05, 0, torch.qint8)
+            packed = torch.ops.quantized.linear_prepack(codes, None)
+        return lambda: torch.ops.quantized.linear_dynamic(a, packed)
     if arithmetic == "int8":
         eight = (a * 32).to(torch.int8)
         return lambda: torch._int_mm(eight, eight.t())
@@ -177,8 +184,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--precisions", default="fp32,bf16,fp8,int8_sq", help="by commas")
     arguments = parser.parse_args()
-    for precision in arguments.precisions.split(","):
-        print(precision, device_limits(arguments.device, precision).model_dump_json())
+    try:
+        for precision in arguments.precisions.split(","):
+            print(precision, device_limits(arguments.device, precision).model_dump_json())
+    except TunerError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
