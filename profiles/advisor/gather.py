@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profiles.advisor.evidence import Evidence
 from profiles.store import RunFolder
 from profiles.telemetry.parts import read, read_reasons
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LOG_TAIL_BYTES = 200_000  # a failure is told at the end of a log
 
 
-def gather(run: RunFolder, number: int) -> Evidence | None:
+def gather(run: RunFolder, number: int, telemetry: pd.DataFrame | None = None) -> Evidence | None:
     """Return the evidence of trial `number`, or None while it has no result.
+
+    `telemetry` spares reading it again; it needs only `samples.WATCHED` and the key columns.
 
     Raises:
         DamagedRun: `run.json` cannot be read.
@@ -26,7 +32,7 @@ def gather(run: RunFolder, number: int) -> Evidence | None:
         siblings=list(results.values()),
         steps=folder.steps(),
         requests=folder.requests(),
-        telemetry=read(folder.telemetry_dir),
+        telemetry=read(folder.telemetry_dir) if telemetry is None else telemetry,
         reasons=read_reasons(folder.telemetry_dir),
         hardware=run.record().hardware,
         log=_tail(folder.log_path),
