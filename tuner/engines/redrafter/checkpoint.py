@@ -20,6 +20,8 @@ from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.fit import fit
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.quant.formats import layout_of
+from tuner.engines.redrafter.quant.formats.install import install
 from tuner.errors import BadInput
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -33,13 +35,18 @@ def load_llama(folder: Path) -> Llama:
     """Read the base model of a Hugging Face directory, on the CPU in its stored precision.
 
     Raises:
-        BadInput: unsupported architecture, corrupt or incomplete checkpoint.
+        BadInput: unsupported architecture or quantized layout, corrupt or incomplete checkpoint.
     """
     config = LlamaConfig.from_dir(folder)
     weights = _read_safetensors(folder, field="model")
     with torch.device("meta"):
         model = Llama(config)
-    state = {name: _assemble(name, weights, config, folder) for name in model.state_dict()}
+    if layout := layout_of(folder):
+        install(model, layout, weights, _parts)
+    state = {
+        name: _assemble(name, weights, config, folder) if tensor.is_meta else tensor
+        for name, tensor in model.state_dict().items()
+    }
     _load(model, state, folder, field="model")
     return model
 
@@ -149,16 +156,23 @@ def _check_finite(state: dict[str, Tensor], folder: Path) -> None:
             )
 
 
+def _parts(name: str) -> list[str]:
+    """Return the checkpoint's names of what one of our modules or tensors joins."""
+    if name.startswith("lm_head"):
+        return [name]
+    for fused, parts in _FUSED.items():
+        if fused in name:
+            return ["model." + name.replace(fused, part) for part in parts]
+    return ["model." + name]
+
+
 def _assemble(name: str, weights: dict[str, Tensor], config: LlamaConfig, folder: Path) -> Tensor:
     """Return one of our tensors out of the checkpoint's, joining what we keep fused."""
     if name == "lm_head.weight":
         tied = config.tie_word_embeddings or "lm_head.weight" not in weights
         return _take(weights, "model.embed_tokens.weight" if tied else name, folder)
-    for fused, parts in _FUSED.items():
-        if fused in name:
-            taken = [_take(weights, "model." + name.replace(fused, part), folder) for part in parts]
-            return torch.cat(taken)
-    return _take(weights, "model." + name, folder)
+    taken = [_take(weights, part, folder) for part in _parts(name)]
+    return taken[0] if len(taken) == 1 else torch.cat(taken)
 
 
 def _take(weights: dict[str, Tensor], name: str, folder: Path) -> Tensor:

@@ -5,16 +5,21 @@ CPUs without them have no fast bf16 or fp16 product in torch: a product of 5 row
 one row. There the weights are packed once for FBGEMM's fp16 kernel, which reads half-precision
 weights and accumulates in fp32. bf16 weights are exact in fp16 wherever they are at least 6.1e-5
 in magnitude, and off by at most 3e-8 below.
+
+Quantized precisions (quant/) replace linear layers only: what is left, the drafter included, is
+computed as bf16 is on the device.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.quant.layer import QuantizedLinear
+from tuner.engines.redrafter.quant.support import QUANTIZED, refused
 from tuner.errors import UnsupportedConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -34,9 +39,16 @@ class Compute:
     packed: bool
 
     @property
+    def quantized(self) -> bool:
+        """Whether the base model's linear layers are held in 8 or 4 bits."""
+        return self.precision in QUANTIZED
+
+    @property
     def description(self) -> str:
         """One line for the record."""
         activations = str(self.activation_dtype).removeprefix("torch.")
+        if self.quantized:
+            return f"{self.precision} linear layers, the rest in {activations}"
         if self.packed:
             return f"{self.precision} weights packed for FBGEMM fp16, {activations} activations"
         return f"torch linear, {activations}"
@@ -46,11 +58,15 @@ def compute_path(precision: str, device: torch.device) -> Compute:
     """Choose how `precision` is computed on `device`.
 
     Raises:
-        UnsupportedConfig: a precision that this engine does not have.
+        UnsupportedConfig: a precision that this engine or `device` does not have.
     """
+    if precision in QUANTIZED:
+        if reason := refused(device).get(precision):
+            raise UnsupportedConfig("quantization", precision, reason)
+        return replace(compute_path("bf16", device), precision=precision)
     if precision not in DTYPES:
         raise UnsupportedConfig(
-            "quantization", precision, f"this engine runs {', '.join(DTYPES)} on {device.type}"
+            "quantization", precision, f"use one of {', '.join((*DTYPES, *QUANTIZED))}"
         )
     dtype = DTYPES[precision]
     if device.type == "cpu" and precision != "fp32" and not _cpu_has(precision):
@@ -80,15 +96,34 @@ class PackedLinear(nn.Module):
 
 
 def apply_compute(module: Module, compute: Compute) -> Module:
-    """Move `module` to the device and precision of `compute`, packing its linear layers."""
+    """Move `module` to the device and precision of `compute`, packing its linear layers.
+
+    Layers that came quantized stay so in a quantized precision and are widened in any other.
+    """
     if compute.device.type == "cuda":
         # NOTE: cuDNN's attention plans anew for every context length, at tens of milliseconds.
         torch.backends.cuda.enable_cudnn_sdp(False)
     module.requires_grad_(False)
+    if not compute.quantized:
+        _widen(module, compute.weight_dtype)
     module.to(device=compute.device, dtype=compute.weight_dtype)
     if compute.packed:
         _pack(module, compute.activation_dtype)
     return module.eval()
+
+
+def _widen(module: nn.Module, dtype: torch.dtype) -> None:
+    """Replace layers of codes and scales by the weights that they stand for."""
+    for name, child in module.named_children():
+        if not isinstance(child, QuantizedLinear):
+            _widen(child, dtype)
+            continue
+        with torch.device("meta"):
+            linear = nn.Linear(child.in_features, child.out_features, child.bias is not None)
+        linear.weight = nn.Parameter(child.dequantized().to(dtype), requires_grad=False)
+        if child.bias is not None:
+            linear.bias = nn.Parameter(child.bias.to(dtype), requires_grad=False)
+        setattr(module, name, linear)
 
 
 def _pack(module: nn.Module, activation_dtype: torch.dtype) -> None:

@@ -1,0 +1,93 @@
+"""Products of humming-kernels, compiled for each shape of layer on first use. CUDA only.
+
+FP8 and INT4 weights meet bf16 activations, INT8 weights meet int8 activations with a scale for
+every token; all numbers of rows share one copy of the weights. The library is optional.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuner.engines.redrafter.quant.fp8 import Fp8Linear
+from tuner.engines.redrafter.quant.int4 import Int4Linear, pack
+from tuner.engines.redrafter.quant.int8 import Int8Linear
+from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
+from tuner.errors import EngineFailure
+
+_TOLERANCE = 0.05  # of the output's size; rounding gives a hundredth, a wrong layout gives 1
+_CHECKED_ROWS = (1, 17)
+
+
+def installed() -> bool:
+    """Whether humming-kernels can be imported."""
+    return importlib.util.find_spec("humming") is not None
+
+
+class HummingLinear(DeviceOnly):
+    """A quantized layer in humming's own order of weights. `fp8_activations` is for FP8 only."""
+
+    def __init__(self, linear: QuantizedLinear, fp8_activations: bool = False) -> None:
+        from humming.layer import HummingLayer
+
+        super().__init__()
+        weights, activations = _configs(linear, fp8_activations)
+        self.kernel = f"humming, {activations['dtype'] if activations else 'bf16'} activations"
+        self.layer: Any = HummingLayer(
+            shape_n=linear.out_features,
+            shape_k=linear.in_features,
+            weight_config=weights,
+            input_config=activations,
+            has_bias=linear.bias is not None,
+            torch_dtype=torch.bfloat16,
+        ).to(linear.codes.device)
+        self.layer.load_from_tensors(_tensors(linear))
+        self.layer.transform()
+        self._check(linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [..., in] to [..., out] in bf16."""
+        return self.layer(x.flatten(0, -2)).view(*x.shape[:-1], -1)
+
+    def _check(self, linear: QuantizedLinear) -> None:
+        """Compile, and compare with the weights that the codes stand for."""
+        weight = linear.dequantized()
+        for rows in _CHECKED_ROWS:
+            x = torch.randn(rows, linear.in_features, device=weight.device).bfloat16()
+            expected = linear.add_bias(x.float() @ weight.t())
+            error = (self(x).float() - expected).norm() / expected.norm()
+            if not float(error) < _TOLERANCE:
+                raise EngineFailure(
+                    f"humming-kernels multiplies a {linear.precision} layer of "
+                    f"{linear.in_features} x {linear.out_features} wrongly at {rows} rows "
+                    f"(relative error {float(error):.3g}); uninstall it to use torch's kernels"
+                )
+
+
+def _configs(
+    linear: QuantizedLinear, fp8_activations: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    if isinstance(linear, Int4Linear):
+        group = {"group_size": linear.group_size, "has_zero_point": True}
+        return {"dtype": "uint4", **group}, None
+    if isinstance(linear, Int8Linear):
+        return {"dtype": "int8"}, {"dtype": "int8"}
+    return {"dtype": "float8e4m3"}, {"dtype": "float8e4m3"} if fp8_activations else None
+
+
+def _tensors(linear: QuantizedLinear) -> dict[str, Tensor]:
+    """Return the weights as humming names and packs them: int32 [out, ...], low bits first."""
+    codes = linear.codes
+    tensors = {"weight_scale": linear.scale.bfloat16()}
+    if isinstance(linear, Int8Linear):
+        codes = (codes.view(torch.uint8) ^ 128).contiguous()  # -128 is kept as 0
+    if isinstance(linear, Int4Linear):
+        tensors["zero_point"] = pack(linear.zero.t().contiguous()).t().contiguous()
+    if isinstance(linear, Fp8Linear | Int8Linear):
+        codes = codes.view(torch.int32)
+    if linear.bias is not None:
+        tensors["bias"] = linear.bias.bfloat16()
+    return {"weight": codes, **tensors}
