@@ -6,7 +6,7 @@ included; `gpu_busy_ns` is how long the GPU ran what the phase launched, which m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +144,7 @@ def _phase_times(
     ranges: pd.DataFrame, calls: pd.DataFrame, work: pd.DataFrame, waits: dict[str, int]
 ) -> list[CapturedPhase]:
     launches = calls[calls["launches"]]["phase"].value_counts()
+    busy = _busy_by("phase", work)
     times = []
     for phase in (*STEP_PHASES, OUTSIDE):
         spans, rows = ranges[ranges["name"] == phase], work[work["phase"] == phase]
@@ -155,6 +156,7 @@ def _phase_times(
                 instances=len(spans) or None,
                 host_ns=int((spans["end_ns"] - spans["start_ns"]).sum()) if len(spans) else None,
                 launches=int(launches.get(phase, 0)) if len(calls) else None,
+                gpu_busy_ns=busy.get(phase, 0) if len(work) else None,
                 gap_before_ns=waits.get(phase, 0) if waits else None,
                 **(_gpu_numbers(rows) if len(work) else {}),
             )
@@ -169,7 +171,6 @@ def _gpu_numbers(rows: pd.DataFrame) -> dict[str, int]:
         "kernel_ns": _total(kernels),
         "graphs": int((rows["kind"] == "graph").sum()),
         "copies": int((rows["kind"] == "copy").sum()),
-        "gpu_busy_ns": _busy(rows),
     }
 
 
@@ -194,7 +195,8 @@ def _medians(
     """NOTE a step that launched nothing counts as 0 where anything was recorded at all."""
     launches = calls[calls["launches"]].groupby("step").size().reindex(steps.index, fill_value=0)
     kernels = work[work["kind"] == "kernel"].groupby("step").size()
-    busy = [_busy(work[work["step"] == step]) for step in steps.index]
+    worked = _busy_by("step", work)
+    busy = [worked.get(step, 0) for step in steps.index]
     return StepMedians(
         wall_ns=float((steps["end_ns"] - steps["start_ns"]).median()),
         launches=float(launches.median()) if len(calls) else None,
@@ -209,6 +211,8 @@ def _medians(
 
 def _gaps(work: pd.DataFrame, steps: pd.DataFrame) -> tuple[GpuGaps | None, dict[str, int]]:
     """Idle time within the captured steps, and by the phase whose work ended it."""
+    import pandas as pd
+
     work = _timed(work)
     if not len(steps) or not len(work) or work["gpu"].nunique(dropna=False) > 1:
         return None, {}
@@ -218,9 +222,7 @@ def _gaps(work: pd.DataFrame, steps: pd.DataFrame) -> tuple[GpuGaps | None, dict
     ends = work["end_ns"].clip(upper=end).to_numpy()
     reached = np.maximum.accumulate(np.concatenate(([begin], ends)))
     before = np.maximum(np.append(starts, end) - reached, 0)
-    waits: dict[str, int] = {}
-    for phase, gap in zip(work["phase"], before[:-1], strict=True):
-        waits[phase] = waits.get(phase, 0) + int(gap)
+    waits = pd.Series(before[:-1]).groupby(work["phase"].to_numpy()).sum()
     idle = int(before.sum())
     gaps = GpuGaps(
         window_ns=end - begin,
@@ -228,7 +230,7 @@ def _gaps(work: pd.DataFrame, steps: pd.DataFrame) -> tuple[GpuGaps | None, dict
         idle_ns=idle,
         longest_gap_ns=int(before.max()),
     )
-    return gaps, waits
+    return gaps, {str(phase): int(wait) for phase, wait in waits.items()}
 
 
 def _graphs(work: pd.DataFrame) -> Graphs:
@@ -242,9 +244,12 @@ def _timed(work: pd.DataFrame) -> pd.DataFrame:
     return work[(work["kind"] != "copy") & work["end_ns"].notna()].astype({"end_ns": "int64"})
 
 
-def _busy(work: pd.DataFrame) -> int:
+def _busy_by(column: str, work: pd.DataFrame) -> dict[Any, int]:
+    """Union of the timed work for each value of `column`."""
     timed = _timed(work)
-    return union_ns(timed["start_ns"].to_numpy(), timed["end_ns"].to_numpy())
+    start, end = timed["start_ns"].to_numpy(), timed["end_ns"].to_numpy()
+    groups = timed.groupby(column).indices
+    return {value: union_ns(start[rows], end[rows]) for value, rows in groups.items()}
 
 
 def _total(rows: pd.DataFrame) -> int:
