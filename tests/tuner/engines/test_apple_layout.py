@@ -199,6 +199,20 @@ def test_a_foreign_config_without_our_fields_is_read(tmp_path):
     assert read_drafter(tmp_path).config.trained_draft_len == RELEASED_DRAFT_LEN
 
 
+@pytest.mark.parametrize("prefixes", [("lm_heads.", "input_projs."), ("0.", "input_proj.")])
+def test_older_spellings_of_the_names_are_read(tmp_path, prefixes):
+    drafter = new_drafter()
+    export_for_apple(drafter, tmp_path)
+    head, projection = prefixes
+    state = {
+        name.replace("lm_head.", head).replace("input_proj.", projection): tensor
+        for name, tensor in load_file(tmp_path / "model.safetensors").items()
+    }
+    save_file(state, tmp_path / "model.safetensors")
+    for name, tensor in read_drafter(tmp_path).state_dict().items():
+        assert torch.equal(tensor, drafter.state_dict()[name]), name
+
+
 def test_both_layouts_load_wherever_a_drafter_is_read(tmp_path):
     base = load_llama(save_tiny_llama(tmp_path / "llama")).config
     ours = save_tiny_drafter(tmp_path / "ours", exit_dim=40, scored_tokens=50)

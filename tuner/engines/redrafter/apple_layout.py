@@ -31,7 +31,8 @@ from tuner.errors import BadInput
 MODEL_TYPE = "recurrent_drafting_drafter"
 RELEASED_DRAFT_LEN = 5  # what the released trainer unrolls; the layout does not say
 SCORED_TOKENS = 50
-NEVER_APPLIED = frozenset({"emb_norm.weight"})  # stored by the MLX port, read by nothing
+_NEVER_APPLIED = "emb_norm.weight"  # stored by the MLX port, read by nothing
+_OLDER_SPELLINGS = (("input_projs.", "input_proj."), ("lm_heads.", "lm_head."), ("0.", "lm_head."))
 _NEVER_DRAFTED = -49_920.0  # exact in bf16, in fp16 and in fp32
 _OURS = ("trained_draft_len", "tokenizer_sha256", "first_step")
 
@@ -74,6 +75,18 @@ def tensor_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     if config.input_projection:
         shapes |= {"input_proj.weight": (exit_dim, 2 * hidden), "input_proj.bias": (exit_dim,)}
     return shapes
+
+
+def canonical(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return `state` under the layout's names, which older checkpoints spell differently."""
+    renamed = {}
+    for name, tensor in state.items():
+        for older, now in _OLDER_SPELLINGS:
+            if name.startswith(older):
+                name = now + name.removeprefix(older)
+        renamed[name] = tensor
+    renamed.pop(_NEVER_APPLIED, None)
+    return renamed
 
 
 def to_ours(state: dict[str, Tensor], config: DrafterConfig) -> dict[str, Tensor]:

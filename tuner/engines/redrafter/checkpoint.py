@@ -82,7 +82,7 @@ def read_drafter(folder: Path) -> Drafter:
         drafter = Drafter(config)
     state = _read_safetensors(folder, field="drafter")
     if apple:
-        state = {n: t for n, t in state.items() if n not in apple_layout.NEVER_APPLIED}
+        state = apple_layout.canonical(state)
         _check(state, apple_layout.tensor_shapes(config), folder, field="drafter")
         state = apple_layout.to_ours(state, config)
     _check_finite(state, folder)
