@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from profiles.advisor.samples import WATCHED
 from profiles.telemetry.columns import HOST
 from profiles.telemetry.parts import SCHEMA, Reasons, read_reasons
 
@@ -30,6 +32,7 @@ SHOWN = (
     "host_cpu_pct",
     "host_memory_used_bytes",
 )
+COLUMNS = tuple(dict.fromkeys((*SHOWN, *WATCHED)))
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def load(folder: Path) -> TelemetrySamples:
     t_s = table["t_s"].to_numpy()
     order = np.lexsort((t_s, place)) if _unordered(t_s) else np.argsort(place, kind="stable")
     bounds = np.searchsorted(place[order], np.arange(len(codes.dictionary) + 1))
-    columns = {name: table[name].cast(pa.float64(), safe=False).to_numpy()[order] for name in SHOWN}
+    columns = {
+        name: table[name].cast(pa.float64(), safe=False).to_numpy()[order] for name in COLUMNS
+    }
     t_s = t_s[order]
     return TelemetrySamples(
         {
@@ -95,9 +100,28 @@ def load(folder: Path) -> TelemetrySamples:
     )
 
 
+def watched_frame(samples: TelemetrySamples) -> pd.DataFrame:
+    """What the advisor looks at, source by source; a value that was not measured is NaN."""
+    names = list(samples.sources)
+    each = list(samples.sources.values())
+    lengths = [len(source.t_s) for source in each]
+    columns = {name: [source.columns[name] for source in each] for name in WATCHED}
+    return pd.DataFrame(
+        {
+            "t_s": _joined([source.t_s for source in each]),
+            "source": pd.Categorical.from_codes(np.repeat(np.arange(len(names)), lengths), names),
+            **{name: _joined(parts) for name, parts in columns.items()},
+        }
+    )
+
+
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
 def _table(folder: Path) -> pa.Table:
     """Rows of all parts, only the columns that are shown."""
-    columns = ["t_s", "source", *SHOWN]
+    columns = ["t_s", "source", *COLUMNS]
     paths = sorted(str(path) for path in folder.glob("part-" + "[0-9]" * 6 + ".parquet"))
     parts = ds.dataset(paths, schema=SCHEMA, format="parquet")
     try:

@@ -11,15 +11,11 @@ from dashboard.charts.show import show
 from dashboard.charts.telemetry import Timeline, timeline_figure, timeline_info
 from dashboard.data.phase_shares import PhaseShares, phase_shares
 from dashboard.data.plain_text import plain
-from dashboard.data.telemetry_samples import Identity, TelemetrySamples, identity, load
+from dashboard.data.telemetry_samples import TelemetrySamples, load
+from dashboard.panels.loaded_telemetry import loaded_telemetry
 from profiles.trial_folder import TrialFolder
 
 _ALT = "Activity, memory, power and clocks of GPU and host over the trial"
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _loaded(of: Identity) -> TelemetrySamples:
-    return load(Path(of[0]))
 
 
 def newest_telemetry(folder: Path) -> None:
@@ -31,7 +27,7 @@ def newest_telemetry(folder: Path) -> None:
 
 def telemetry_timeline(trial: TrialFolder) -> None:
     """Draw the whole trial or the window chosen of it."""
-    samples = _loaded(identity(trial.telemetry_dir))
+    samples = loaded_telemetry(trial.telemetry_dir)
     span = samples.span_s
     if span is None:
         st.info(f"No telemetry was recorded for trial {trial.number}.")

@@ -9,7 +9,7 @@ import pytest
 from profiles.store import RunStore
 from tests.browser.serving import CHROMIUM, CHROMIUM_ARGUMENTS, serving
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000
 
 
 @pytest.fixture
