@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from profiles.telemetry.counters import Unavailable
-from profiles.telemetry.nvml import Nvml, unavailable
+from profiles.telemetry.nvml import Nvml, unavailable, unknown_call
 
 _PERCENT = {  # column: NVML_GPM_METRIC_*
     "sm_active_pct": 2,
@@ -84,6 +84,8 @@ class Gpm:
             supported = self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice
         except self._nvml.NVMLError as error:
             return unavailable(error, self._mode)
+        except AttributeError as error:
+            return unknown_call(error)
         if supported:
             return None
         words = f"GPM is refused: {self._mode}" if self._mode else "GPM needs a Hopper GPU or newer"

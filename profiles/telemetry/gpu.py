@@ -14,7 +14,7 @@ from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
 from profiles.telemetry.gpm import Gpm
 from profiles.telemetry.gpu_processes import GpuProcesses
 from profiles.telemetry.nvlink import DATA_RX, DATA_TX, NvLink
-from profiles.telemetry.nvml import Nvml, unavailable
+from profiles.telemetry.nvml import Nvml, unavailable, unknown_call
 
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML_CLOCK_*
 _CORE_SENSOR = 0  # NVML_TEMPERATURE_GPU
@@ -106,7 +106,7 @@ class Gpu:
     def _mig_is_on(self) -> bool:
         try:
             return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, AttributeError):
             return False  # most GPUs have no MIG to be on
 
     def _is_due(self, column: str, t_s: float) -> bool:
@@ -125,6 +125,8 @@ class Gpu:
             self._log.note(column, unavailable(error, self._mode), t_s)
         except Unavailable as error:
             self._log.note(column, error, t_s)
+        except AttributeError as error:
+            self._log.note(column, unknown_call(error), t_s)
         return None
 
     def _sample_gpm(self, t_s: float, full: bool) -> dict[str, Value]:
@@ -156,30 +158,22 @@ class Gpu:
         return 1e3 * float(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, _PCIE[column]))
 
     def _temperature_c(self) -> int:
-        return int(
-            self._newest(
-                self._nvml.nvmlDeviceGetTemperatureV,
-                self._nvml.nvmlDeviceGetTemperature,
-                _CORE_SENSOR,
-            )
-        )
+        new, old = "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"
+        return int(self._newest(new, old, _CORE_SENSOR))
 
     def _throttle_reasons(self) -> int:
-        return int(
-            self._newest(
-                self._nvml.nvmlDeviceGetCurrentClocksEventReasons,
-                self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons,
-            )
-        )
+        new = "nvmlDeviceGetCurrentClocksEventReasons"
+        return int(self._newest(new, "nvmlDeviceGetCurrentClocksThrottleReasons"))
 
-    def _newest(self, new: Callable[..., Any], old: Callable[..., Any], *args: int) -> Any:
-        """Call `new`; where the driver does not know it yet, `old`."""
-        try:
-            return new(self._handle, *args)
-        except self._nvml.NVMLError as error:
-            if not unavailable(error).for_good:
-                raise
-            return old(self._handle, *args)
+    def _newest(self, new: str, old: str, *args: int) -> Any:
+        """Call `new`; where this nvidia-ml-py or the driver does not know it yet, `old`."""
+        if hasattr(self._nvml, new):
+            try:
+                return getattr(self._nvml, new)(self._handle, *args)
+            except self._nvml.NVMLError as error:
+                if not unavailable(error).for_good:
+                    raise
+        return getattr(self._nvml, old)(self._handle, *args)
 
 
 def memory_info(nvml: Nvml, handle: Any) -> Any:

@@ -54,6 +54,15 @@ def unavailable(error: Exception, mode: str | None = None) -> Unavailable:
     return Unavailable(f"{words} (NVML error {code})", for_good=code in _FOR_GOOD)
 
 
+def unknown_call(error: AttributeError) -> Unavailable:
+    """A function or structure that the installed nvidia-ml-py is too old to have."""
+    name = error.name or str(error)
+    return Unavailable(
+        f"the installed nvidia-ml-py does not know {name}: pip install -U nvidia-ml-py",
+        for_good=True,
+    )
+
+
 def start_nvml(nvml: Nvml = None) -> Nvml:
     """Initialise NVML, `pynvml` unless another is given.
 

@@ -2,7 +2,8 @@
 
 `refuse` maps a function to the NVML error code it raises, and may be changed between calls.
 `calls` counts the calls of each function. Both work on any function whose name begins with
-"nvml", and on the few finer names that `_called` is given below.
+"nvml", and on the few finer names that `_called` is given below. `unknown` names functions that an
+older nvidia-ml-py does not have.
 """
 
 # ruff: noqa: N815  the names are NVIDIA's
@@ -28,6 +29,7 @@ class FakeNvml:
     def __init__(self, uuids=("GPU-a",), refuse=None, gpm=True):
         self.uuids = list(uuids)
         self.refuse = dict(refuse or {})
+        self.unknown = set()
         self.gpm = gpm
         self.calls = Counter()
         self.busy = 40
@@ -44,6 +46,8 @@ class FakeNvml:
         self.gpm_pairs = []
 
     def __getattribute__(self, name):
+        if name.startswith("nvml") and name in self.unknown:
+            raise AttributeError(f"no attribute {name!r}", name=name)
         found = super().__getattribute__(name)
         if not name.startswith("nvml") or not callable(found):
             return found

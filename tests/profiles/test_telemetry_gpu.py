@@ -97,6 +97,20 @@ def test_any_call_may_be_refused_and_whatever_is_missing_has_a_reason(call, code
     gpu.close()
 
 
+@pytest.mark.parametrize(
+    "call",  # GPM's calls came together, and handles were always there
+    [c for c in EVERY_CALL if not c.startswith(("nvmlGpmS", "nvmlGpmM", "nvmlDeviceGetHandle"))],
+)
+def test_an_older_library_may_lack_any_call(call):
+    nvml = FakeNvml()
+    nvml.unknown = {call}
+    gpu = gpu_of(nvml)
+    values = sample_at(gpu, 0.0, 0.1, 0.2)
+    gone = {name for name, value in values.items() if value is None}
+    assert gone == set(gpu.missing())
+    assert all("nvidia-ml-py" in missing.reason for missing in gpu.missing().values())
+
+
 def test_what_will_never_work_is_asked_once_and_what_may_is_asked_again():
     nvml = FakeNvml(refuse={"nvmlDeviceGetPowerUsage": 3, "nvmlDeviceGetClockInfo": 15})
     sample_at(gpu_of(nvml), 0.0, 0.1, 0.2)
