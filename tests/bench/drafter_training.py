@@ -154,6 +154,7 @@ def train_spec(options: argparse.Namespace, name: str, out: Path) -> TrainSpec:
         warmup_steps=min(100, options.steps // 10),
         report_every=max(1, options.steps // 20),
         evaluate_every=max(1, options.steps // 20) * 20,
+        checkpoint_seconds=3600,
         held_out_prompts=0,  # the last drafter is measured, not the best of some
         device=options.device,
     )

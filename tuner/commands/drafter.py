@@ -65,11 +65,11 @@ def train_drafter(
     state_size: Annotated[int, typer.Option(help="0: the model's hidden size.")] = 0,
     report_every: Annotated[int, typer.Option(help="Steps between lines of progress.")] = 50,
     evaluate_every: Annotated[
-        int, typer.Option(help="Steps between acceptance measures and checkpoints.")
+        int, typer.Option(help="Steps between measures of acceptance.")
     ] = 100,
     patience: Annotated[
         int, typer.Option(help="Measures without improvement before it stops; 0: never.")
-    ] = 5,
+    ] = 20,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
     ] = False,

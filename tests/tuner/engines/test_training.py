@@ -220,6 +220,7 @@ def test_a_saved_drafter_loads_again(model_dir, trained, tmp_path):
     [
         ({"num_blocks": 0}, "num_blocks"),
         ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
         ({"draft_len": 0}, "draft_len"),
         ({"evaluate_every": 75}, "evaluate_every"),
         ({"context_width": 0}, "num_context_blocks"),

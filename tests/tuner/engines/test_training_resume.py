@@ -38,6 +38,7 @@ def short(tmp_path_factory):
     return tiny_spec(
         model, answers, folder / "unused", max_steps=24, tokens_per_step=128, report_every=3,
         evaluate_every=6, held_out_tokens=16, curriculum=STAGES, patience=0,
+        checkpoint_seconds=0,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ class Curriculum:
     beam_share: float = 0.0
     beam_width: int = 4
     beam_weight: float = 0.3  # of the beam loss beside the plain one
-    beam_positions: int = 1024  # searched in each step, drawn from the batch
+    beam_positions: int = 1024  # searched in a step, drawn from the batch; fewer if memory bounds
 
     def __post_init__(self) -> None:
         shares = ("one_step_share", "growing_share", "beam_share")

@@ -12,7 +12,7 @@ from tuner.engines.redrafter.training.loss import Objective
 from tuner.errors import BadInput
 
 RECURRENCES = ("elman", "gated")
-_FREE = {"model_dir", "data", "out", "device", "max_seconds", "patience"}
+_FREE = {"model_dir", "data", "out", "device", "max_seconds", "patience", "checkpoint_seconds"}
 PLAIN: dict[str, Any] = {"context_layers": (), "context_width": 0, "num_context_blocks": 0}
 _POSITIVE = (
     "num_blocks", "draft_vocab_size", "draft_len", "tokens_per_step", "max_steps", "max_seconds",
@@ -48,21 +48,23 @@ class TrainSpec:
     objective: Objective = field(default_factory=Objective)
     curriculum: Curriculum = field(default_factory=Curriculum)
     report_every: int = 50  # steps between rows of progress
-    evaluate_every: int = 100  # steps between measures of acceptance; each leaves a checkpoint
+    evaluate_every: int = 100  # steps between measures of acceptance
+    checkpoint_seconds: float = 30.0  # at least so long between checkpoints; each after a measure
     held_out_prompts: int = 32  # never trained on; at most a fifth of the prompts
     held_out_tokens: int = 96  # of each answer
-    patience: int = 5  # evaluations without a longer acceptance before it stops; 0: never
+    patience: int = 20  # evaluations without a longer acceptance before it stops; 0: never
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:  # NaN too
                 raise BadInput(name, getattr(self, name), "must be positive")
         for name in (
             "warmup_steps", "held_out_prompts", "held_out_tokens", "patience", "state_size",
+            "checkpoint_seconds",
         ):  # fmt: skip
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise BadInput(name, getattr(self, name), "must not be negative")
         if self.recurrence not in RECURRENCES:
             raise BadInput("recurrence", self.recurrence, f"choose one of {RECURRENCES}")

@@ -14,6 +14,7 @@ from tuner.engines.redrafter.training.beam_contrast import beam_contrast
 from tuner.engines.redrafter.training.curriculum import Curriculum, Stage
 from tuner.engines.redrafter.training.forward import read_rows
 from tuner.engines.redrafter.training.loss import (
+    LOGITS_AT_ONCE,
     Objective,
     distillation_loss,
     distillation_targets,
@@ -98,8 +99,10 @@ def _searched(
 ) -> Tensor:
     """Beam loss of some positions of the batch."""
     flat = batch.tokens.flatten()
-    drawn = torch.randperm(len(batch.positions), generator=chance)[: curriculum.beam_positions]
-    drawn = drawn.to(flat.device)
+    beams = curriculum.beam_width + 1  # the true path beside them
+    most = LOGITS_AT_ONCE // (beams * drafter.config.draft_vocab_size)
+    count = max(1, min(curriculum.beam_positions, most))
+    drawn = torch.randperm(len(batch.positions), generator=chance)[:count].to(flat.device)
     positions, last = batch.positions[drawn], batch.last[drawn]
     columns = positions[:, None] + torch.arange(1, stage.draft_len + 2, device=flat.device)
     truth = flat[columns.clamp(max=len(flat) - 1)].masked_fill(columns > last[:, None], -1)

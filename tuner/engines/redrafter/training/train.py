@@ -141,6 +141,7 @@ class _Training:
         self.rows = [row for row in read_progress(spec.out) if row.step <= place.step]
         self.began = time.monotonic() - place.seconds
         self.since_report: list[StepLoss] = []
+        self.saved_step, self.saved_at = place.step, time.monotonic()
 
     def run(self, reader: BatchReader) -> bool:
         """Train to the end; return whether it stopped early."""
@@ -207,7 +208,7 @@ class _Training:
         )
 
     def _keep(self, row: TrainRow, last: bool) -> None:
-        """Write the row, and at an evaluation the drafter if it is the best and a checkpoint."""
+        """Write the row, and after a measure the drafter if it is the best, and a checkpoint."""
         spec, place = self.spec, self.place
         self.rows.append(row)
         write_progress(spec.out, self.rows)
@@ -220,13 +221,12 @@ class _Training:
             save_drafter(self.learner.drafter, spec.out)
         elif row.draft_len == spec.draft_len:
             place.evaluations_since_best += 1
-        if not last:
+        if not last and time.monotonic() - self.saved_at >= spec.checkpoint_seconds:
             save_checkpoint(spec, self.learner, place)
+            self.saved_step, self.saved_at = place.step, time.monotonic()
 
     def _diverged(self, loss: float) -> BadInput:
-        saved = self.place.step // self.spec.evaluate_every * self.spec.evaluate_every
-        if saved == self.place.step:
-            saved -= self.spec.evaluate_every
+        saved = self.saved_step
         kept = f"the checkpoint of step {saved} is kept" if saved else "no checkpoint was due yet"
         return BadInput(
             "learning_rate",
