@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from profiles.records import StepRecord, TrialConfig
+from tests.bench.eval_against_live import CELLS, evaluated_counts, live_counts
 from tests.tuner.engines.training_tiny import (
     CPU,
     HIDDEN,
@@ -20,7 +20,7 @@ from tests.tuner.engines.training_tiny import (
     tiny_spec,
 )
 from tuner.cli import app
-from tuner.engines.base import Request
+from tuner.commands.prompts import read_prompts
 from tuner.engines.redrafter.beam import beam_search
 from tuner.engines.redrafter.checkpoint import export_for_apple, load_drafter
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
@@ -37,10 +37,8 @@ from tuner.engines.redrafter.training.forward import load_frozen, read_rows
 from tuner.engines.redrafter.training.reach import grow, reach, walk
 from tuner.engines.redrafter.training.train import train_drafter
 from tuner.errors import BadInput
-from tuner.workloads import HFTokenizer, load_workload
-from tuner.workloads.workload import Message
 
-LIVE_CELLS, LIVE_TOKENS = ((1, 3), (4, 4), (8, 5)), 16
+LIVE_TOKENS = 14
 
 
 @pytest.fixture(scope="module")
@@ -90,41 +88,25 @@ def test_a_search_passes_through_every_shorter_one(width):
 
 def test_every_cell_equals_what_serving_measures(builtin_model):
     """fp32, real prompts, the built-in model and the shipped drafter: equal to the last token."""
-    tokenizer = HFTokenizer(builtin_model)
-    prompts = {}
-    for prompt in load_workload("builtin").prompts[:3]:
-        text = tokenizer.render([Message("user", prompt.messages[0].content)])
-        prompts[prompt.category] = [tuple(tokenizer.encode(text))]
-    report = evaluate_drafter(builtin_model, SHIPPED_DRAFTER, prompts, LIVE_CELLS, LIVE_TOKENS)
-    measured = {
-        (c.category, c.beam_width, c.draft_len): (c.steps, c.committed_tokens)
-        for c in report.everything
-    }
+    prompts = read_prompts("smollm2-135m", ["builtin"], 2, LIVE_TOKENS)
+    report = evaluate_drafter(builtin_model, SHIPPED_DRAFTER, prompts, CELLS, LIVE_TOKENS)
     engine = RedrafterEngine()
-    for width, length in LIVE_CELLS:
-        live = serve(engine, prompts, width, length, tokenizer.stop_token_ids)
-        for category, counted in live.items():
-            assert measured[category, width, length] == counted
+    for cell in CELLS:
+        live = live_counts(engine, prompts, cell, LIVE_TOKENS, "fp32", "cpu", batch_size=2)
+        assert evaluated_counts(report, cell) == live
     engine.close()
 
 
-def serve(engine, prompts, width, length, stops):
-    """Steps and committed tokens of every category, from the live engine's own records."""
-    requests = [
-        Request(name, group[0], LIVE_TOKENS, stop_token_ids=stops)
-        for name, group in prompts.items()
+@pytest.mark.gpu
+def test_a_gpu_counts_the_same_in_fp32(model_dir, drafter_dir):
+    prompts = {"a": random_prompts(60, 6, seed=2)}
+    grid = [(width, length) for width in (1, 3, 8) for length in (1, 2, 4)]
+    sampling = Sampling(temperature=0.0)
+    reports = [
+        evaluate_drafter(model_dir, drafter_dir, prompts, grid, 32, device, "fp32", sampling)
+        for device in ("cpu", "cuda")
     ]
-    config = TrialConfig(
-        quantization="fp32", device="cpu", beam_width=width, draft_len=length, batch_size=3
-    )
-    engine.prepare(config, LIVE_TOKENS + max(len(r.prompt_token_ids) for r in requests))
-    counted = {request.id: [0, 0] for request in requests}
-    for step in engine.serve(requests):
-        if isinstance(step, StepRecord):
-            for name, committed in zip(step.request_ids, step.committed, strict=False):
-                counted[name][0] += 1
-                counted[name][1] += committed
-    return {name: tuple(sums) for name, sums in counted.items()}
+    assert reports[0] == reports[1]
 
 
 def test_positions_divide_the_whole(model_dir, drafter_dir):

@@ -150,6 +150,8 @@ def _load(
     precision = precision or ("bf16" if device.type == "cuda" else "fp32")
     if device.type == "cpu" and precision != "fp32":
         raise UnsupportedConfig("precision", precision, "acceptance is measured in fp32 on a CPU")
+    if precision == "fp32":
+        torch.set_float32_matmul_precision("highest")  # training may have allowed TF32
     base = load_llama(model_dir)
     if positions > base.config.max_position:
         raise BadInput(
