@@ -104,6 +104,8 @@ class Gpu:
         self._gpm = Gpm(self._nvml, self._handle, self._mode)
 
     def _mig_is_on(self) -> bool:
+        if self.name.startswith("MIG-"):
+            return True  # this is an instance of a GPU, not the whole
         try:
             return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
         except (self._nvml.NVMLError, AttributeError):

@@ -206,10 +206,11 @@ def test_pcie_that_nothing_gives_has_a_reason():
     assert "(NVML error 3)" in gpu.missing()["pcie_rx_bytes_per_s"].reason
 
 
-def test_mig_is_named_as_the_reason():
-    nvml = FakeNvml(gpm=False, refuse={"nvmlDeviceGetUtilizationRates": 3})
-    nvml.mig = True
-    gpu = gpu_of(nvml)
+@pytest.mark.parametrize(("uuid", "mig"), [("GPU-a", True), ("MIG-a", False)])
+def test_mig_is_named_as_the_reason(uuid, mig):
+    nvml = FakeNvml([uuid], gpm=False, refuse={"nvmlDeviceGetUtilizationRates": 3})
+    nvml.mig = mig
+    gpu = gpu_of(nvml, uuid)
     gpu.sample(0.0)
     assert "MIG is on" in gpu.missing()["gpu_busy_pct"].reason
     assert "MIG is on" in gpu.missing()["sm_active_pct"].reason
