@@ -47,7 +47,9 @@ class Prefill:
         self.generator = generator
         self.tokens = torch.zeros(max(capacity, PADDED_SIZES[-1]), device=device, dtype=torch.long)
         self.span = torch.zeros(2, device=device, dtype=torch.long)  # tokens before, tokens here
-        self.slots = torch.zeros(1, capacity, device=device, dtype=torch.long)
+        # NOTE: attention looks up the slots of the padding too, past the longest prompt.
+        room = capacity + PADDED_SIZES[-1]
+        self.slots = torch.zeros(1, room, device=device, dtype=torch.long)
         self.temperature = torch.zeros(1, device=device)
 
     def place(self, sequence: Sequence, count: int) -> None:
