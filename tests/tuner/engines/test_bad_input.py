@@ -131,8 +131,8 @@ def test_drafter_that_proposes_tokens_past_the_vocabulary(model, drafter):
         prepare(model, drafter)
 
 
-def test_a_model_is_not_a_drafter(model):
-    with pytest.raises(BadInput, match="is not a drafter config"):
+def test_a_model_drafts_only_if_its_tokenizer_is_known(model):
+    with pytest.raises(BadInput, match=r"cannot be checked without tokenizer\.json"):
         prepare(model, model)
 
 

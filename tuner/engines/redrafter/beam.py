@@ -37,14 +37,14 @@ def beam_search(
     score = torch.zeros(batch, 1, device=context.device)
     for _ in range(draft_len):
         state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state, d)
-        score, parent, token = _best(drafter.logits(p, state), score, beam_width)
+        score, parent, token = extend(drafter.logits(p, state), score, beam_width)
         token = drafter.draft_vocab[token]
-        beams = torch.cat((_rows(beams, parent), token.unsqueeze(-1)), dim=-1)
-        state = _rows(state, parent)
+        beams = torch.cat((pick(beams, parent), token.unsqueeze(-1)), dim=-1)
+        state = pick(state, parent)
     return beams
 
 
-def _best(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:
+def extend(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:
     """Extend beams of `score` [B, W] by `logits` [B, W, V]; score, parent and token of the best."""
     _, width, vocab = logits.shape
     keep = min(beam_width, width * vocab)
@@ -59,6 +59,6 @@ def _best(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tenso
     return score, chosen // token.shape[-1], token.flatten(1).gather(1, chosen)
 
 
-def _rows(x: Tensor, parent: Tensor) -> Tensor:
+def pick(x: Tensor, parent: Tensor) -> Tensor:
     """Pick beam `parent[b, w]` for every new beam w: x [B, W, C] -> [B, W', C]."""
     return x.gather(1, parent.unsqueeze(-1).expand(-1, -1, x.shape[-1]))

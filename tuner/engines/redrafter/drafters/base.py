@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 
@@ -83,3 +84,11 @@ class DraftMethod(ABC):
     @abstractmethod
     def leave(self, place: int) -> None:
         """End a request, begun or not; its place is free."""
+
+
+def repeat_to_width(beams: Tensor, beam_width: int) -> Tensor:
+    """Fill `beams` [B, W', L] up to [B, W, L]: copies cost nothing, the tree merges them."""
+    missing = beam_width - beams.shape[1]
+    if missing <= 0:
+        return beams
+    return torch.cat((beams, beams[:, -1:].expand(-1, missing, -1)), dim=1)

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tuner.engines.redrafter.drafters.base import DraftMethod
-from tuner.engines.redrafter.drafters.beams import expand, repeat_to_width, take
+from tuner.engines.redrafter.beam import extend, pick
+from tuner.engines.redrafter.drafters.base import DraftMethod, repeat_to_width
 from tuner.engines.redrafter.linear import module_bytes
 from tuner.engines.redrafter.llama import Llama
 from tuner.errors import BadInput
@@ -112,14 +112,14 @@ class CausalLMDraft(DraftMethod):
         seen = (torch.arange(reach, device=device) < read).unsqueeze(1)  # [B, W, reach]
         beams, score = root, torch.zeros(len(root), 1, device=device)
         for drafted in range(draft_len):
-            logits = self.model.logits(hidden)[..., : self.vocab_size]
-            score, parent, token = expand(score, logits, beam_width)
-            beams = torch.cat((take(beams, parent), token.unsqueeze(-1)), dim=-1)
+            logits = self.model.logits(hidden)[..., : self.vocab_size].contiguous()
+            score, parent, token = extend(logits, score, beam_width)
+            beams = torch.cat((pick(beams, parent), token.unsqueeze(-1)), dim=-1)
             if drafted + 1 == draft_len:
                 break
             beam = torch.arange(token.shape[1], device=device)
             slots = read + drafted * beam_width + beam
-            seen = take(seen, parent).scatter(2, slots.unsqueeze(-1), True)
+            seen = pick(seen, parent).scatter(2, slots.unsqueeze(-1), True)
             position = (read + drafted).expand_as(token)
             hidden = self._forward(places, token, position, slots, seen)
         return beams

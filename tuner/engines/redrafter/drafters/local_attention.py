@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.beam import extend, pick
 from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.drafters.base import DraftMethod
-from tuner.engines.redrafter.drafters.beams import expand, repeat_to_width, take
+from tuner.engines.redrafter.drafters.base import DraftMethod, repeat_to_width
 from tuner.engines.redrafter.drafters.look_back import LookBack
 from tuner.engines.redrafter.linear import module_bytes
 
@@ -76,9 +76,9 @@ class LocalAttentionDraft(DraftMethod):
                 query.transpose(1, 2), keys, values, attn_mask=seen
             )
             looked = self.look_back.output(found.transpose(1, 2).flatten(2))
-            score, parent, token = expand(score, net.logits(p + looked, state), beam_width)
-            beams = torch.cat((take(beams, parent), net.draft_vocab[token].unsqueeze(-1)), dim=-1)
-            state = take(state, parent)
+            score, parent, token = extend(net.logits(p + looked, state), score, beam_width)
+            beams = torch.cat((pick(beams, parent), net.draft_vocab[token].unsqueeze(-1)), dim=-1)
+            state = pick(state, parent)
         return repeat_to_width(beams, beam_width)
 
     def observe(self, places: list[int], tokens: list[list[int]], context: Tensor) -> None:

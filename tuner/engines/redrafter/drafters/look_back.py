@@ -74,7 +74,7 @@ class LookBack(nn.Module):
         return _rotate(key, rotation), value
 
     def ask(self, p: Tensor, state: Tensor, rotation: Tensor) -> Tensor:
-        """Make queries [T, heads, dim] of p [T, exit_dim] and states [T, hidden]."""
+        """Make queries [T, heads, dim] of p [T, exit_dim] and states [T, state_width]."""
         query = self.query(torch.cat((state, p), dim=-1))
         return _rotate(query.unflatten(-1, (-1, self.config.head_dim)), rotation)
 

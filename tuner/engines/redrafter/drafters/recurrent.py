@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from tuner.engines.redrafter.beam import beam_search
 from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.drafters.base import DraftMethod
-from tuner.engines.redrafter.drafters.beams import repeat_to_width
+from tuner.engines.redrafter.drafters.base import DraftMethod, repeat_to_width
 from tuner.engines.redrafter.linear import module_bytes
 
 
