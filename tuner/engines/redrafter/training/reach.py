@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.beam import extend, pick
 from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.drafters.beams import expand, take
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.answers import Answers
 
@@ -60,8 +60,8 @@ def grow(
     score = torch.zeros(token.shape, device=context.device)
     for _ in range(draft_len):
         state = drafter.next_state(embed(token).to(state.dtype), state, d)
-        score, parent, index = expand(score, drafter.logits(p, state), beam_width)
-        token, state = drafter.draft_vocab[index], take(state, parent)
+        score, parent, index = extend(drafter.logits(p, state), score, beam_width)
+        token, state = drafter.draft_vocab[index], pick(state, parent)
         yield Grown(parent, token)
 
 
