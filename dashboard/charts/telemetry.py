@@ -131,9 +131,10 @@ def timeline_figure(info: Timeline) -> go.Figure:
     for row, title in enumerate(rows, 1):
         chart.update_yaxes(title={"text": title, "font": {"size": 12}}, row=row, col=1)
     chart.update_layout(
-        height=70 + 118 * len(rows),
+        height=110 + 125 * len(rows),
         margin={"l": 10, "r": 10, "t": 10, "b": 10},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+        legend_traceorder="normal",
         hovermode="x unified",
     )
     chart.update_xaxes(range=list(info.window_s))
@@ -192,6 +193,7 @@ def _add_phases(chart: go.Figure, phases: PhaseShares, row: int) -> None:
             stackgroup="phases",
             fillcolor=PHASE_COLOURS[phase],
             name=phase,
+            legendgroup=phase,
             hovertemplate="%{y:.0f} %",
             row=row,
             col=1,
