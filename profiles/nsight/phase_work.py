@@ -36,7 +36,8 @@ def phase_ranges(tables: dict[str, pa.Table]) -> pd.DataFrame:
     columns = ["name", "start_ns", "end_ns", "pid", "tid"]
     table = _table(tables, "ranges", columns)
     wanted = pc.is_in(table["name"], pa.array([*STEP_PHASES, STEP]))
-    whole = table.filter(pc.and_(wanted, table["end_ns"].is_valid()))
+    timed = pc.and_(table["start_ns"].is_valid(), table["end_ns"].is_valid())
+    whole = table.filter(pc.and_(wanted, timed))
     return whole.to_pandas().sort_values("start_ns", ignore_index=True)
 
 
@@ -60,20 +61,20 @@ def gpu_work(tables: dict[str, pa.Table], calls: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     columns = ["start_ns", "end_ns", "duration_ns", "gpu", *_CALL]
+    of_kernels = ["name", "graph_node_id"]
     parts = []
     for source, kind in WORK.items():
-        of_kernels = ["name", "graph_node_id"] if kind == "kernel" else []
-        part = _table(tables, source, columns + of_kernels).to_pandas()
+        wanted = columns + of_kernels if kind == "kernel" else columns
+        part = _table(tables, source, wanted).to_pandas()
         parts.append(part.assign(kind=kind))
     work = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    work = work.reindex(columns=[*columns, *of_kernels, "kind"])
     keys = _CALL if work["pid"].notna().any() else ["correlation_id"]  # a trace of one process
     known = calls.dropna(subset=keys).drop_duplicates(keys)
     work = work.merge(known[[*keys, *_PLACE]], on=keys, how="left")
     work["phase"] = work["phase"].fillna(OUTSIDE)
     work["step"] = work["step"].fillna(-1).astype(int)
-    work["from_graph"] = work["from_graph"].eq(True)
-    if "graph_node_id" in work:
-        work["from_graph"] |= work["graph_node_id"].notna()
+    work["from_graph"] = work["from_graph"].eq(True) | work["graph_node_id"].notna()
     return work
 
 

@@ -33,6 +33,9 @@ _GRAPH_NOTES: dict[Graphs, str] = {
     "their time is known; capture with --graph-trace node to see them",
 }
 
+_UNNAMED = "(unnamed)"
+_TIMES = ["start_ns", "end_ns"]
+
 
 class CapturedPhase(Record):
     """One phase over all captured steps; `outside` is what no phase launched."""
@@ -56,7 +59,7 @@ class CapturedKernel(Record):
     kernel: str
     count: int
     in_graphs: int | None  # null where the tool does not tell
-    total_ns: int
+    total_ns: int | None
 
 
 class StepMedians(Record):
@@ -164,7 +167,7 @@ def _phase_times(
     return times
 
 
-def _gpu_numbers(rows: pd.DataFrame) -> dict[str, int]:
+def _gpu_numbers(rows: pd.DataFrame) -> dict[str, int | None]:
     kernels = rows[rows["kind"] == "kernel"]
     return {
         "kernels": len(kernels),
@@ -175,7 +178,7 @@ def _gpu_numbers(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def _kernel_times(work: pd.DataFrame) -> list[CapturedKernel]:
-    kernels = work[work["kind"] == "kernel"]
+    kernels = work[work["kind"] == "kernel"].fillna({"name": _UNNAMED})
     rows = [
         CapturedKernel(
             phase=phase,
@@ -186,7 +189,7 @@ def _kernel_times(work: pd.DataFrame) -> list[CapturedKernel]:
         )
         for (phase, name), group in kernels.groupby(["phase", "name"])
     ]
-    return sorted(rows, key=lambda row: -row.total_ns)
+    return sorted(rows, key=lambda row: -(row.total_ns or 0))
 
 
 def _medians(
@@ -241,7 +244,8 @@ def _graphs(work: pd.DataFrame) -> Graphs:
 
 def _timed(work: pd.DataFrame) -> pd.DataFrame:
     """Kernels and whole graphs whose start and end are known."""
-    return work[(work["kind"] != "copy") & work["end_ns"].notna()].astype({"end_ns": "int64"})
+    known = work[work["kind"] != "copy"].dropna(subset=_TIMES)
+    return known.astype(dict.fromkeys(_TIMES, "int64"))
 
 
 def _busy_by(column: str, work: pd.DataFrame) -> dict[Any, int]:
@@ -252,8 +256,10 @@ def _busy_by(column: str, work: pd.DataFrame) -> dict[Any, int]:
     return {value: union_ns(start[rows], end[rows]) for value, rows in groups.items()}
 
 
-def _total(rows: pd.DataFrame) -> int:
-    return int(rows["duration_ns"].sum())
+def _total(rows: pd.DataFrame) -> int | None:
+    """Sum of the known durations; None where there are rows and none of them is known."""
+    known = rows["duration_ns"].dropna()
+    return None if len(rows) and not len(known) else int(known.sum())
 
 
 def _by_phase(work: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

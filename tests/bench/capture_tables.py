@@ -48,7 +48,7 @@ def phase_table(seen: CapturedPhases, steps: int) -> list[str]:
 def kernel_table(seen: CapturedPhases) -> list[str]:
     """The kernels that took most time."""
     return [
-        f"{kernel.total_ns / 1e6:>10.3f} ms {kernel.count:>7} x {kernel.phase:<8} "
+        f"{(kernel.total_ns or 0) / 1e6:>10.3f} ms {kernel.count:>7} x {kernel.phase:<8} "
         f"{kernel.kernel[:90]}"
         for kernel in seen.kernels[:_TOP]
     ]

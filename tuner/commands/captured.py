@@ -38,4 +38,5 @@ def _top_kernels(seen: CapturedPhases) -> list[str]:
     return [
         f"{kernel.phase}: {kernel.count} x {kernel.kernel[:_NAME_LENGTH]}, {kernel.total_ns:,} ns"
         for kernel in seen.kernels[:_TOP_KERNELS]
+        if kernel.total_ns is not None
     ]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from nsight_real_files import capture_of, needs_real_files
 
@@ -103,6 +105,35 @@ def test_graph_mode_says_that_kernels_are_hidden_and_counts_no_kernels_per_step(
     assert (verify.kernels, verify.graphs, verify.gpu_busy_ns) == (0, 1, 350)
     assert seen.graphs == "hidden" and "hidden" in seen.graphs_note
     assert seen.step.kernels is None and seen.step.launches == 2.0
+
+
+def test_a_capture_whose_kernels_are_all_inside_graphs_has_none_to_list():
+    spans = [work(350, 700, 3)]
+    seen = captured_phases(tables(ranges=PHASES, api_calls=LAUNCHES, graph_spans=spans))
+    verify = by_phase(seen)["verify"]
+    assert (verify.graphs, verify.kernels, verify.gpu_busy_ns) == (1, 0, 350)
+    assert (seen.kernels, seen.graphs) == ([], "hidden")
+
+
+def test_unknown_durations_are_unknown_in_the_sums():
+    kernels = [(200, None, None, 0, PID, 1, "gather")]
+    seen = captured_phases(tables(ranges=PHASES, api_calls=LAUNCHES, kernels=kernels))
+    assert by_phase(seen)["draft"].kernel_ns is None
+    assert seen.kernels[0].total_ns is None and seen.kernels[0].count == 1
+    assert seen.gaps is None
+
+
+@pytest.mark.parametrize("share_lost", [0.5, 1.0])
+def test_columns_that_lost_their_values_never_break_the_account(share_lost):
+    whole = node_mode(graph_spans=[work(710, 720, 3)], copies=[work(730, 740, 4)])
+    for name, table in whole.items():
+        for place, field in enumerate(table.schema):
+            kept = [index < len(table) * (1 - share_lost) for index in range(len(table))]
+            values = pc.if_else(pa.array(kept), table[field.name], pa.scalar(None, field.type))
+            damaged = whole | {name: table.set_column(place, field, values)}
+            seen = captured_phases(damaged)
+            known = sum(phase.kernels for phase in seen.phases)
+            assert known == len(table if name == "kernels" else whole["kernels"])
 
 
 def test_steps_and_gaps_add_up():
