@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.fp8 import Fp8Linear
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear, pack, unpack
 from tuner.engines.redrafter.quant.int8 import Int8Linear
@@ -104,14 +105,19 @@ def test_a_weight_of_zeros_stays_zero(kind):
 @pytest.mark.parametrize("rows", [1, 16, 17, 64, 300])
 @pytest.mark.parametrize("kernel", ["torch", "auto", "humming_fp8_activations"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_cuda_products_meet_the_reference(kind, kernel, rows):
-    from tuner.engines.redrafter.quant import humming
-
+def test_cuda_products_meet_the_reference_in_a_graph_too(kind, kernel, rows):
     if kernel.startswith("humming") and not (humming.installed() and kind is Fp8Linear):
         pytest.skip("only FP8 through humming-kernels chooses its activations")
-    weight = torch.randn(1024, 512, device="cuda")
-    layer = kind.from_float(weight.bfloat16())
-    x = torch.randn(rows, 512, device="cuda").bfloat16()
-    expected = layer(x).float()
-    error = (fast_linear(layer, kernel)(x).float() - expected).norm() / expected.norm()
+    layer = kind.from_float(torch.randn(1024, 512, device="cuda").bfloat16())
+    fast = fast_linear(layer, kernel)
+    x = torch.zeros(rows, 512, device="cuda", dtype=torch.bfloat16)
+    with torch.inference_mode():
+        fast(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = fast(x)
+        x.copy_(torch.randn(rows, 512, device="cuda"))
+        graph.replay()
+        expected = layer(x).float()
+    error = (out.float() - expected).norm() / expected.norm()
     assert error < (0.04 if kind is Fp8Linear else 0.015)

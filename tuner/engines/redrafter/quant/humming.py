@@ -20,6 +20,8 @@ from tuner.errors import EngineFailure
 
 _TOLERANCE = 0.05  # of the output's size; rounding gives a hundredth, a wrong layout gives 1
 _CHECKED_ROWS = (1, 17)
+_TILE = 64
+_INSTEAD = "uninstall it to use torch's kernels"
 
 
 def installed() -> bool:
@@ -27,26 +29,25 @@ def installed() -> bool:
     return importlib.util.find_spec("humming") is not None
 
 
+def multiplies(linear: QuantizedLinear) -> bool:
+    """Whether humming-kernels is here and its tiles divide the layer."""
+    return installed() and linear.in_features % _TILE == 0 and linear.out_features % _TILE == 0
+
+
 class HummingLinear(DeviceOnly):
     """A quantized layer in humming's own order of weights. `fp8_activations` is for FP8 only."""
 
     def __init__(self, linear: QuantizedLinear, fp8_activations: bool = False) -> None:
-        from humming.layer import HummingLayer
-
         super().__init__()
         weights, activations = _configs(linear, fp8_activations)
         self.kernel = f"humming, {activations['dtype'] if activations else 'bf16'} activations"
-        self.layer: Any = HummingLayer(
-            shape_n=linear.out_features,
-            shape_k=linear.in_features,
-            weight_config=weights,
-            input_config=activations,
-            has_bias=linear.bias is not None,
-            torch_dtype=torch.bfloat16,
-        ).to(linear.codes.device)
-        self.layer.load_from_tensors(_tensors(linear))
-        self.layer.transform()
-        self._check(linear)
+        try:
+            self.layer: Any = _layer(linear, weights, activations)
+            self._check(linear)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, AssertionError, ValueError, OSError) as error:
+            raise EngineFailure(f"{_cannot(linear)}: {error}; {_INSTEAD}") from error
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., out] in bf16."""
@@ -61,10 +62,32 @@ class HummingLinear(DeviceOnly):
             error = (self(x).float() - expected).norm() / expected.norm()
             if not float(error) < _TOLERANCE:
                 raise EngineFailure(
-                    f"humming-kernels multiplies a {linear.precision} layer of "
-                    f"{linear.in_features} x {linear.out_features} wrongly at {rows} rows "
-                    f"(relative error {float(error):.3g}); uninstall it to use torch's kernels"
+                    f"{_cannot(linear)}: at {rows} rows its relative error is "
+                    f"{float(error):.3g}; {_INSTEAD}"
                 )
+
+
+def _cannot(linear: QuantizedLinear) -> str:
+    shape = f"{linear.in_features} x {linear.out_features}"
+    return f"humming-kernels cannot multiply a {linear.precision} layer of {shape}"
+
+
+def _layer(
+    linear: QuantizedLinear, weights: dict[str, Any], activations: dict[str, Any] | None
+) -> Any:
+    from humming.layer import HummingLayer
+
+    layer = HummingLayer(
+        shape_n=linear.out_features,
+        shape_k=linear.in_features,
+        weight_config=weights,
+        input_config=activations,
+        has_bias=linear.bias is not None,
+        torch_dtype=torch.bfloat16,
+    ).to(linear.codes.device)
+    layer.load_from_tensors(_tensors(linear))
+    layer.transform()
+    return layer
 
 
 def _configs(

@@ -7,6 +7,7 @@ precision (8B shapes). Otherwise torch's own.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from torch import nn
 
@@ -23,28 +24,32 @@ def fast_linear(linear: QuantizedLinear, kernel: str = "auto") -> nn.Module:
     """Return the module that multiplies by `linear` on the device where its codes are."""
     if kernel == "reference" or linear.codes.device.type == "cpu":
         return linear
-    if kernel.startswith("humming") or (kernel == "auto" and humming.installed()):
+    if kernel.startswith("humming") or (kernel == "auto" and humming.multiplies(linear)):
         return humming.HummingLinear(linear, kernel == "humming_fp8_activations")
     return _torch_linear(linear)
 
 
 def describe_kernels(module: nn.Module) -> str:
     """Name the products that a module's quantized layers use, with how many use each."""
-    kernels = (getattr(child, "kernel", None) for child in module.modules())
-    counted = Counter(kernel for kernel in kernels if isinstance(kernel, str))
+    counted = Counter(_kernels_below(module))
     return "; ".join(f"{count} x {kernel}" for kernel, count in counted.most_common())
 
 
+def _kernels_below(module: nn.Module) -> Iterator[str]:
+    for child in module.children():
+        kernel = getattr(child, "kernel", None)
+        if isinstance(kernel, str):
+            yield kernel
+        else:
+            yield from _kernels_below(child)
+
+
 def _torch_linear(linear: QuantizedLinear) -> nn.Module:
-    if isinstance(linear, Fp8Linear) and not _in_sixteens(linear):
+    if isinstance(linear, Int4Linear):
+        return TinygemmLinear(linear)
+    if linear.in_features % 16 or linear.out_features % 16:
         return linear
     if isinstance(linear, Fp8Linear):
         return ScaledMmLinear(linear)
-    if isinstance(linear, Int8Linear):
-        return IntMmLinear(linear)
-    assert isinstance(linear, Int4Linear)
-    return TinygemmLinear(linear)
-
-
-def _in_sixteens(linear: QuantizedLinear) -> bool:
-    return linear.in_features % 16 == 0 and linear.out_features % 16 == 0
+    assert isinstance(linear, Int8Linear)
+    return IntMmLinear(linear)
