@@ -15,6 +15,7 @@ from tuner.commands.prompts import read_prompts
 if TYPE_CHECKING:
     from tuner.engines.redrafter.training.progress import TrainRow
     from tuner.engines.redrafter.training.spec import TrainSpec
+    from tuner.engines.redrafter.training.verdict import Verdict
 
 _MODEL = typer.Option(help="smollm2-135m, a directory or a hub id.")
 _DEVICE = typer.Option(help="auto, cpu, cuda or cuda:N.")
@@ -82,6 +83,7 @@ def train_drafter(
     from tuner.engines.redrafter.training.curriculum import Curriculum
     from tuner.engines.redrafter.training.loss import Objective
     from tuner.engines.redrafter.training.spec import PLAIN, TrainSpec
+    from tuner.engines.redrafter.training.train import check_folder
     from tuner.engines.redrafter.training.train import train_drafter as train
     from tuner.models import resolve_model
 
@@ -109,12 +111,18 @@ def train_drafter(
         state_size=state_size,
         **(PLAIN if plain else {}),
     )
+    check_folder(spec, resume)
     if data is None and not (resume and answers.exists()):
         given = read_prompts(model, [prompt_file], prompts, 2) if prompt_file else {}
         _write_answers(spec, prompts, given)
     report = train(spec, _say_training, resume)
+    _say_verdict(report.verdict)
     result = {"drafter": str(out), "answers": str(answers), **asdict(report)}
-    print_json(result) if json_output else print_fields(result)
+    if json_output:
+        print_json(result)
+    else:
+        del result["verdict"]  # said above
+        print_fields(result)
 
 
 def _write_answers(spec: TrainSpec, prompts: int, given: dict[str, list[tuple[int, ...]]]) -> None:
@@ -146,3 +154,9 @@ def _say_training(row: TrainRow) -> None:
         f"top-1 {hits}{accepted}",
         file=sys.stderr,
     )
+
+
+def _say_verdict(verdict: Verdict) -> None:
+    print(verdict.text, file=sys.stderr)
+    for cause in verdict.causes:
+        print(f"  {cause.name}: {cause.evidence}. Remedy: {cause.remedy}.", file=sys.stderr)

@@ -40,6 +40,7 @@ def test_given_prompts_are_answered_and_trained_on(model, tmp_path, capsys):
     asked = {tuple(rows.prompt(number)) for number in range(len(rows))}
     assert len(asked) <= 30 and all(len(prompt) == 6 for prompt in asked)  # 3 words, template
     assert "100% step 8, stage 2: loss" in printed.err and "tokens a step" in printed.err
+    assert report["verdict"]["text"] in printed.err
     assert [row.step for row in read_progress(out)] == [2, 4, 6, 8]
 
 
@@ -50,7 +51,8 @@ def test_given_prompts_are_answered_and_trained_on(model, tmp_path, capsys):
         ({"kl_temperature": 0.0}, "temperature = 0.0"),
         ({"one_step_share": 0.6, "beam_share": 0.6}, "must not exceed 1"),
         ({"max_steps": 0}, "max_steps = 0"),
-        ({"resume": True, "prompt_file": None, "prompts": 0}, "prompts = 0"),
+        ({"resume": True}, "holds no training to resume"),
+        ({"prompt_file": None, "prompts": 0}, "prompts = 0"),
     ],
 )
 def test_bad_options_are_named(model, tmp_path, capsys, changes, message):

@@ -59,7 +59,7 @@ def load_checkpoint(spec: TrainSpec, learner: Learner) -> Place:
     """Bring `learner` to where the checkpoint in `spec.out` left it.
 
     Raises:
-        BadInput: no checkpoint, a damaged one, or one of another recipe.
+        BadInput: a damaged checkpoint, or one of another recipe.
     """
     path = spec.out / CHECKPOINT_FILE
     try:
@@ -69,8 +69,6 @@ def load_checkpoint(spec: TrainSpec, learner: Learner) -> Place:
             place = Place(**json.loads(header["place"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         _restore(learner, tensors)
-    except FileNotFoundError as error:
-        raise BadInput("out", str(spec.out), "holds no training to resume") from error
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise BadInput("out", str(path), f"is no checkpoint of this training ({error})") from error
     return place

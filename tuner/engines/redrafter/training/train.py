@@ -72,10 +72,7 @@ def train_drafter(
         BadInput: data or shapes that do not fit the model, nothing to resume or something not
             resumed, or a loss that is not finite (the last checkpoint is kept).
     """
-    if (spec.out / CHECKPOINT_FILE).exists() and not resume:
-        raise BadInput(
-            "out", str(spec.out), "holds an unfinished training; resume it, or take another folder"
-        )
+    check_folder(spec, resume)
     device = torch.device(spec.device)
     torch.manual_seed(spec.seed)
     rows, prompts = hold_out(AnswerRows.load(spec.data), spec.held_out_prompts, spec.seed)
@@ -107,6 +104,17 @@ def train_drafter(
         vocab_coverage=coverage,
         verdict=judge(evidence),
     )
+
+
+def check_folder(spec: TrainSpec, resume: bool) -> None:
+    """Raise BadInput where `spec.out` holds a training and none is resumed, or the reverse."""
+    unfinished = (spec.out / CHECKPOINT_FILE).exists()
+    if unfinished and not resume:
+        raise BadInput(
+            "out", str(spec.out), "holds an unfinished training; resume it, or take another folder"
+        )
+    if resume and not unfinished:
+        raise BadInput("out", str(spec.out), "holds no training to resume; start one without it")
 
 
 def _check_tokens(spec: TrainSpec, rows: AnswerRows, vocab_size: int) -> None:
