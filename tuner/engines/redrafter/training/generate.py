@@ -104,6 +104,8 @@ def generate_answers(
     turned = time.monotonic()
     answered = list(_answer(model, stops, prompts, spec, spec.max_seconds + began, on_progress))
     kept = [pair for pairs, _ in answered for pair in pairs]
+    if not kept:
+        raise BadInput("prompts", len(prompts), "no answer was kept; give more prompts or seconds")
     rows = AnswerRows.join(kept)
     rows.save(spec.out)
     return GenerateReport(
