@@ -117,7 +117,7 @@ def path_chances(
     tree = Tree.of(text.tokens[at + 1], grown)
     logits = _read_trees(base, text, at, tree).div_(draws.temperature)
     total = logits.logsumexp(-1)
-    stops = torch.tensor(sorted(draws.stop_token_ids), device=at.device)
+    stops = torch.tensor(sorted(draws.stop_token_ids), dtype=torch.long, device=at.device)
     position = torch.arange(len(at), device=at.device)[:, None]
     chance = torch.ones(len(at), 1, device=at.device)
     chances = []
