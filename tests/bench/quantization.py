@@ -26,6 +26,7 @@ from tests.bench.grow_8b import LABEL, LLAMA_3_8B, grow_llama, read
 from tests.bench.grow_drafter import grow_drafter
 from tuner.engines.base import Request
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
+from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, RedrafterEngine
 from tuner.engines.redrafter.linear import apply_compute, compute_path, module_bytes
 from tuner.engines.redrafter.llama import Llama
@@ -142,7 +143,7 @@ class Bench:
         if not self.grown:
             yield folder
             return
-        small = load_llama(self.folder).config
+        small = LlamaConfig.from_dir(self.folder)
         base = replace(small, hidden_size=LLAMA_3_8B.hidden_size, vocab_size=LLAMA_3_8B.vocab_size)
         drafter = grow_drafter(load_drafter(folder, small), base, self.device, torch.bfloat16)
         with tempfile.TemporaryDirectory() as grown:

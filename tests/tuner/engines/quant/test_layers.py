@@ -9,7 +9,7 @@ from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.fp8 import Fp8Linear
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear, pack, unpack
 from tuner.engines.redrafter.quant.int8 import Int8Linear
-from tuner.engines.redrafter.quant.kernels import fast_linear
+from tuner.engines.redrafter.quant.kernels import ByRows, fast_linear
 from tuner.errors import BadInput
 
 KINDS = (Fp8Linear, Int8Linear, Int4Linear)
@@ -101,12 +101,19 @@ def test_a_weight_of_zeros_stays_zero(kind):
     assert not layer(torch.ones(2, 128)).any()
 
 
+def test_few_and_many_rows_may_go_different_ways(weight):
+    few, many = (Fp8Linear.from_float(w) for w in (weight, -weight))
+    both, x = ByRows(few, many), torch.ones(33, 256)
+    assert torch.equal(both(x), many(x)) and torch.equal(both(x[:32]), few(x[:32]))
+    assert both.kernel == "torch reference to 32 rows, then torch reference"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 16, 17, 64, 300])
-@pytest.mark.parametrize("kernel", ["torch", "auto", "humming_fp8_activations"])
+@pytest.mark.parametrize("kernel", ["torch", "auto", "humming_fp8_activations", "by_rows"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_products_meet_the_reference_in_a_graph_too(kind, kernel, rows):
-    if kernel.startswith("humming") and not (humming.installed() and kind is Fp8Linear):
+    if kernel not in ("torch", "auto") and not (humming.installed() and kind is Fp8Linear):
         pytest.skip("only FP8 through humming-kernels chooses its activations")
     layer = kind.from_float(torch.randn(1024, 512, device="cuda").bfloat16())
     fast = fast_linear(layer, kernel)
