@@ -78,7 +78,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--max-new-tokens", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=400, help="under nsys and without a profiler")
+    parser.add_argument("--steps", type=int, default=600, help="under nsys; half by graph node")
     return parser.parse_args()
 
 
@@ -95,7 +95,8 @@ def one(
         "torch": TorchProfiler(),
     }
     profiler = profilers[way]
-    steps = options.steps if way.startswith("nsys") else min(options.steps, profiler.steps)
+    long = {"nsys-graph": options.steps, "nsys-node": options.steps // 2}
+    steps = long.get(way, min(options.steps, profiler.steps))
     result, capture = capture_trial(run, 0, config, profiler, steps)
     if capture is None:
         return f"## {way}: the trial failed, {result.error}\n"

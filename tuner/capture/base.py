@@ -22,6 +22,7 @@ class Profiler(ABC):
     name: ClassVar[ProfilerName]
     needs_gpu: ClassVar[bool]
     steps: ClassVar[int]  # captured when nobody says how many
+    reads_prompts: ClassVar[bool] = True  # False: capture begins once a step reads no prompt
 
     @abstractmethod
     def check(self) -> None:

@@ -10,11 +10,12 @@ MAX_LAUNCHES = 2_000  # each is replayed several times over
 
 
 class Ncu(NsightTool):
-    """Profiles the kernels of two steps unless asked for more: the first one only reads prompts."""
+    """Profiles one step unless asked for more, not the first: prompts would use the launches up."""
 
     name = "ncu"
     product = "Nsight Compute"
-    steps = 2
+    steps = 1
+    reads_prompts = False
 
     def command(self, worker: list[str], folder: Path) -> list[str]:
         """Profile the recorded steps' kernels at the clocks that the trial runs at."""

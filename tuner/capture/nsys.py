@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -57,6 +58,7 @@ def _gpu_metrics(nsys: str) -> list[str]:
         check=False,
     )
     supported = (asked.stdout + asked.stderr).split("not supported")[0]
-    if "cuda-visible" in supported and _LISTED_GPU.search(supported):
-        return ["--gpu-metrics-devices=cuda-visible"]
-    return []
+    if not _LISTED_GPU.search(supported):
+        return []
+    some = "CUDA_VISIBLE_DEVICES" in os.environ and "cuda-visible" in supported
+    return [f"--gpu-metrics-devices={'cuda-visible' if some else 'all'}"]

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from profiles.records import StepRecord, TrialConfig
+from profiles.records import RequestRecord, StepRecord, TrialConfig
 from profiles.trial_capture import CaptureWindow
 from tuner.engines.base import Engine, Progress, Request
 from tuner.measure import Measurement, Served
 
 
 class Window:
-    """Records the first `steps` steps after the warm-up; `captured` says which they were."""
+    """Records `steps` steps after the warm-up; `captured` says when they were.
 
-    def __init__(self, recording: Callable[[], AbstractContextManager[None]], steps: int) -> None:
+    It begins with the first step, or, without `reads_prompts`, after the first that read none.
+    """
+
+    def __init__(
+        self,
+        recording: Callable[[], AbstractContextManager[None]],
+        steps: int,
+        reads_prompts: bool = True,
+    ) -> None:
         self._recording = recording
         self._steps = steps
+        self._reads_prompts = reads_prompts
         self.captured: CaptureWindow | None = None
 
     def measure(
@@ -46,21 +55,29 @@ class Window:
     def _serve(self, engine: Engine, requests: Sequence[Request], seed: int) -> Served:
         served = Served([], [])
         records = engine.serve(requests, seed)
+        if not self._reads_prompts:
+            _keep(served, records, until=lambda step: not step.context_requests)
+        before = len(served.steps)
         with self._recording():
             start_s = time.perf_counter()
-            for record in records:
-                _keep(served, record)
-                if len(served.steps) == self._steps:
-                    break
+            _keep(served, records, until=lambda _: len(served.steps) == before + self._steps)
             end_s = time.perf_counter()
-        self.captured = CaptureWindow(steps=len(served.steps), start_s=start_s, end_s=end_s)
-        for record in records:
-            _keep(served, record)
+        recorded = len(served.steps) - before
+        self.captured = CaptureWindow(steps=recorded, start_s=start_s, end_s=end_s)
+        _keep(served, records, until=lambda _: False)
         return served
 
 
-def _keep(served: Served, record: object) -> None:
-    if isinstance(record, StepRecord):
+def _keep(
+    served: Served,
+    records: Iterator[StepRecord | RequestRecord],
+    until: Callable[[StepRecord], bool],
+) -> None:
+    """Keep records up to a step of which `until` is true, or all that there are."""
+    for record in records:
+        if isinstance(record, RequestRecord):
+            served.requests.append(record)
+            continue
         served.steps.append(record)
-    else:
-        served.requests.append(record)  # type: ignore[arg-type]
+        if until(record):
+            return

@@ -25,7 +25,8 @@ def main(run_path: str, number: int, tool: ProfilerName, steps: int) -> None:
         raise SystemExit(f"trial {number} has no whole config.json")
     spec = WorkloadSpec.model_validate(run.record().spec["workload"])
     folder = capture_folder(trial)
-    window = Window(partial(profiler_class(tool)().recording, folder), steps)
+    profiler = profiler_class(tool)()
+    window = Window(partial(profiler.recording, folder), steps, profiler.reads_prompts)
     run_trial(trial, config, spec, measuring=window.measure, profiler=tool)
     if window.captured is not None:
         write_record(folder / WINDOW_FILE, window.captured)

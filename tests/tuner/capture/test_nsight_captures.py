@@ -22,6 +22,7 @@ LOAD = WorkloadSpec(requests=2, max_new_tokens=8)
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNER_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return create_run("run", {"workload": LOAD.model_dump(mode="json")}, 0, "hash")
 
 
@@ -46,9 +47,16 @@ def test_an_nsys_capture_is_imported_and_joined_to_its_trial(run, tmp_path):
         "--trace=cuda,nvtx",
         "--cuda-graph-trace=graph",
         "--capture-range=cudaProfilerApi",
-        "--gpu-metrics-devices=cuda-visible",
+        "--gpu-metrics-devices=all",
     ):
         assert flag in profiled.split()
+
+
+def test_gpu_metrics_are_of_the_gpus_that_the_trial_may_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    FakeTool(tmp_path, "nsys", None)
+    assert "--gpu-metrics-devices=cuda-visible" in Nsys().command(["worker"], tmp_path)
 
 
 @pytest.mark.parametrize("said", [REFUSED, "", METRICS.replace("\t0: NVIDIA H200", "\tH200")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -94,6 +95,19 @@ def test_a_window_longer_than_the_trial_records_all_of_it(stored, config, reques
     (served,) = window.measure(engine, config, requests).trial
     engine.close()
     assert window.captured.steps == len(served.steps)
+
+
+def test_a_window_without_prompts_begins_after_a_step_that_read_none(config, requests):
+    window = Window(nullcontext, 2, reads_prompts=False)
+    engine = RedrafterEngine()
+    (served,) = window.measure(engine, config, requests[:2]).trial
+    engine.close()
+    first = next(i for i, step in enumerate(served.steps) if not step.context_requests)
+    assert first > 0
+    assert window.captured.steps == 2
+    assert served.steps[first].start_s < window.captured.start_s
+    assert window.captured.start_s <= served.steps[first + 1].start_s
+    assert {record.id for record in served.requests} == {"r0", "r1"}
 
 
 def test_the_command_marks_the_run_as_profiled_and_reports_the_capture(tmp_path, monkeypatch):
