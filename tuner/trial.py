@@ -22,7 +22,7 @@ from profiles.records import (
 from profiles.statistics import paired_speedup
 from profiles.status import now_utc
 from profiles.telemetry.energy import energy_between
-from profiles.telemetry.parts import read, read_reasons
+from profiles.telemetry.parts import merge_parts, read, read_reasons
 from profiles.telemetry.sampler import Sampler
 from profiles.trial_folder import TrialFolder
 from tuner.engines import engine_class
@@ -105,6 +105,7 @@ def run_trial(
         return result
     finally:
         engine.close()
+    merge_parts(folder.telemetry_dir)
     _write_tables(folder, measured)
     outcome = _outcome(folder, config, spec, measured, hardware)
     if profiler is not None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from profiles.advisor.samples import WATCHED
 from profiles.telemetry.columns import HOST
-from profiles.telemetry.parts import SCHEMA, Reasons, read_reasons
+from profiles.telemetry.parts import SCHEMA, Reasons, part_paths, read_reasons
 
 Floats = NDArray[np.float64]
 Identity = tuple[str, int, int, int]
@@ -122,7 +122,7 @@ def _joined(parts: list[Floats]) -> Floats:
 def _table(folder: Path) -> pa.Table:
     """Rows of all parts, only the columns that are shown."""
     columns = ["t_s", "source", *COLUMNS]
-    paths = sorted(str(path) for path in folder.glob("part-" + "[0-9]" * 6 + ".parquet"))
+    paths = [str(path) for path in part_paths(folder)]
     parts = ds.dataset(paths, schema=SCHEMA, format="parquet")
     try:
         return parts.to_table(columns=columns)

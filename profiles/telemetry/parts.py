@@ -1,4 +1,4 @@
-"""The files of a telemetry folder: `part-*.parquet` and `reasons.json`.
+"""The files of a telemetry folder: `part-*.parquet`, merged at the end, and `reasons.json`.
 
 The sampler writes small parts whole, so that a reader of the folder never meets half a file.
 """
@@ -41,8 +41,7 @@ class PartWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        taken = [int(path.stem.removeprefix("part-")) for path in _part_paths(folder)]
-        self._next = max(taken, default=-1) + 1
+        self._next = max(map(_number, part_paths(folder)), default=-1) + 1
 
     def write(self, rows: Sequence[Mapping[str, Value]]) -> None:
         """Write one part. Raises StorageError."""
@@ -55,14 +54,30 @@ def read(folder: Path) -> pd.DataFrame:
 
     A part that is not whole Parquet is left out, which shows as a gap.
     """
-    tables = [SCHEMA.empty_table()]
-    for path in _part_paths(folder):
-        try:
-            tables.append(pq.read_table(path))
-        except (pa.ArrowInvalid, OSError):
-            continue
-    table = pa.concat_tables(tables, promote_options="default")
-    return table.sort_by("t_s").to_pandas()
+    return _whole(folder).sort_by("t_s").to_pandas()
+
+
+def merge_parts(folder: Path) -> None:
+    """Put all parts into one file, which long trials are read from many times faster.
+
+    `merged-<n>.parquet` holds the parts up to n. A process killed before it has deleted those
+    leaves them behind, and readers pass them over. Raises StorageError.
+    """
+    paths = part_paths(folder)
+    if len(paths) < 2:
+        return
+    write_table(folder / f"merged-{_number(paths[-1]):06d}.parquet", _whole(folder))
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def part_paths(folder: Path) -> list[Path]:
+    """The files that together hold every sample once, in the order in which they were written."""
+    digits = "[0-9]" * 6
+    merged = sorted(folder.glob(f"merged-{digits}.parquet"))[-1:]
+    last = _number(merged[0]) if merged else -1
+    parts = sorted(folder.glob(f"part-{digits}.parquet"))
+    return [*merged, *(path for path in parts if _number(path) > last)]
 
 
 def write_reasons(folder: Path, reasons: Reasons) -> None:
@@ -83,8 +98,19 @@ def read_reasons(folder: Path) -> Reasons:
         return Reasons()
 
 
-def _part_paths(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-" + "[0-9]" * 6 + ".parquet"))
+def _whole(folder: Path) -> pa.Table:
+    """Every part that is whole Parquet."""
+    tables = [SCHEMA.empty_table()]
+    for path in part_paths(folder):
+        try:
+            tables.append(pq.read_table(path))
+        except (pa.ArrowInvalid, OSError):
+            continue
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rsplit("-")[-1])
 
 
 def _table(rows: Sequence[Mapping[str, Value]]) -> pa.Table:
