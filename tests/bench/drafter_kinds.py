@@ -35,6 +35,7 @@ from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
 from tuner.engines.redrafter.training.rows import AnswerRows
+from tuner.errors import BadInput
 from tuner.models import resolve_model
 from tuner.workloads import HFTokenizer, load_workload
 from tuner.workloads.workload import Message
@@ -163,7 +164,11 @@ def make_data(
         max_seconds=options.seconds * SHARES["documents"],
         device=device,
     )
-    say(str(generate_answers(spec)))
+    try:
+        say(str(generate_answers(spec)))
+    except BadInput as error:  # a small model may repeat itself in every answer
+        say(f"training without documents: {error}")
+        return parts[0]
     joined = [pair for path in parts for pair in pairs_of(AnswerRows.load(path))]
     AnswerRows.join(joined).save(work / "answers.safetensors")
     return work / "answers.safetensors"
