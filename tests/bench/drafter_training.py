@@ -3,7 +3,7 @@
 The base model writes training answers and the answers to the test prompts once; both are kept in
 `--cache`. Then every variant, which differs from the shipped recipe in one thing, is trained on the
 same answers for the same number of steps, all at the same time on one device, and measured by
-exact acceptance at temperature 0. Answers that repeat themselves or are very short do not count.
+exact acceptance at temperature 0; answers that repeat themselves or are very short do not count.
 Rows are printed as they come. The last variant differs in its seed alone and shows the noise.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -130,10 +131,13 @@ def write_test(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     tokenizer = HFTokenizer(folder)
     prompts, categories = [], []
     for name in options.workload or ["builtin"]:
+        workload = load_workload(name)
         spec = WorkloadSpec(
-            workload=name, requests=options.requests, max_new_tokens=options.max_new_tokens
+            workload=name,
+            requests=min(options.requests, len(workload.prompts)),
+            max_new_tokens=options.max_new_tokens,
         )
-        for request in build_requests(load_workload(name), tokenizer, spec, 1024).requests:
+        for request in build_requests(workload, tokenizer, spec, 1024).requests:
             prompts.append(list(request.prompt_token_ids))
             categories.append(request.category)
     longest = max(map(len, prompts)) + options.max_new_tokens
@@ -184,7 +188,7 @@ def train_and_forget(spec: TrainSpec) -> list[Any]:
 def run_all(options: argparse.Namespace, names: list[str], began: float) -> None:
     """Start every variant, and print what is known until all are done or time is up."""
     running = {name: start(options, name) for name in names}
-    print(f"{'variant':<36} steps  " + "  ".join(f"({w},{d})" for w, d in GRID) + "  loss  s")
+    print(f"{'variant':<36} steps  " + "  ".join(f"({w},{d})" for w, d in GRID) + "  top-1  s")
     reported = time.time()
     while running and time.time() < options.deadline:
         for name in [name for name, child in running.items() if child.poll() is not None]:
@@ -207,9 +211,8 @@ def run_all(options: argparse.Namespace, names: list[str], began: float) -> None
 
 def start(options: argparse.Namespace, name: str) -> subprocess.Popen[bytes]:
     out = folder_of(options, name)
-    out.mkdir(parents=True, exist_ok=True)
-    for old in out.iterdir():
-        old.unlink()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     command = [
         sys.executable, "-m", "tests.bench.drafter_training", "--variant", name,
         "--model", options.model, "--device", options.device, "--cache", options.cache,
@@ -242,7 +245,7 @@ class Measured:
     """A finished variant."""
 
     steps: int
-    loss: float
+    top1: float  # of the first drafted token, on the last training batches
     seconds: float
     acceptance_length: dict[str, float | None]
 
@@ -252,7 +255,7 @@ def line(name: str, result: dict[str, Any]) -> str:
         "  n/a" if value is None else f"{value:5.3f}"
         for value in result["acceptance_length"].values()
     )
-    return f"{name:<36} {result['steps']:5}  {cells}  {result['loss']:.3f}  {result['seconds']:.0f}"
+    return f"{name:<36} {result['steps']:5}  {cells}  {result['top1']:.3f}  {result['seconds']:.0f}"
 
 
 def measure_variant(options: argparse.Namespace) -> None:
@@ -263,7 +266,7 @@ def measure_variant(options: argparse.Namespace) -> None:
     spec = replace(spec, max_seconds=max(1.0, left * (1 - EVALUATION_SHARE / 2)))
     report = train_drafter(spec)
     cells = acceptance(options, out)
-    result = Measured(report.steps, report.loss, report.seconds, cells)
+    result = Measured(report.steps, report.top1_by_draft[0], report.seconds, cells)
     partial = out / "result.partial"
     partial.write_text(json.dumps(result.__dict__))
     partial.replace(out / "result.json")
