@@ -94,6 +94,13 @@ def test_read_for_another_precision_it_is_the_same_model_with_wide_weights(folde
         (stored.compressed("pack-quantized", "int", 8, "group"), "pack-quantized int8"),
         (stored.compressed("float-quantized", "float", 8, "block"), "strategy = 'block'"),
         (stored.compressed("int-quantized", "int", 8, "channel", symmetric=False), "symmetric"),
+        (
+            {
+                **stored.compressed("int-quantized", "int", 8, "channel"),
+                "sparsity_config": {"format": "sparse-24-bitmask"},
+            },
+            "sparse-24-bitmask",
+        ),
         ({**stored.compressed("mixed", "int", 8, "channel"), "config_groups": {}}, "0 groups"),
     ],
 )

@@ -85,6 +85,9 @@ _STRATEGIES = {8: ("tensor", "channel"), 4: ("channel", "group")}
 
 def compressed_tensors_layout(settings: dict[str, Any]) -> Layout:
     """Return the layout that `settings` describe. Raises BadInput for one that is not read."""
+    sparsity = (settings.get("sparsity_config") or {}).get("format", "dense")
+    if sparsity != "dense":
+        raise unsupported("sparsity_config.format", sparsity, "a checkpoint without sparsity")
     groups = list(settings.get("config_groups", {}).values())
     if len(groups) != 1:
         raise unsupported("config_groups", f"{len(groups)} groups", "a checkpoint with one")
