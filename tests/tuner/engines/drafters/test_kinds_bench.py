@@ -16,7 +16,7 @@ def test_every_kind_gets_a_figure_in_every_row(tmp_path, capsys):
     recurrent = save_tiny_drafter(tmp_path / "recurrent", vocab=VOCAB)
     arguments = [
         "--model", str(model), "--recurrent", str(recurrent), "--device", "cpu",
-        "--seconds", "100", "--steps", "2", "--turns", "120", "--prompts", "2",
+        "--seconds", "100000", "--steps", "2", "--turns", "120", "--prompts", "2",
         "--documents", "1", "--lengths", "60", "--max-new-tokens", "24", "--layers", "0",
         "--window", "16", "--training-documents", "4", "--tokens-per-step", "512",
         "--work", str(tmp_path / "work"),
