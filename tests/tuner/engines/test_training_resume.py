@@ -17,7 +17,7 @@ from tests.tuner.engines.training_tiny import (
     save_model,
     tiny_spec,
 )
-from tuner.engines.redrafter.training import held_out, train
+from tuner.engines.redrafter.training import held_out, loop, train
 from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE
 from tuner.engines.redrafter.training.curriculum import Curriculum, Stage, stage_at
 from tuner.engines.redrafter.training.held_out import hold_out
@@ -167,7 +167,7 @@ def test_a_checkpoint_is_safetensors_and_json(stopped):
 
 def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, monkeypatch):
     spec = replace(short, out=tmp_path / "diverged")
-    step = train.train_step
+    step = loop.train_step
 
     def poisoned(base, drafter, *rest):
         if torch.isfinite(drafter.head.weight).all() and len(read_progress(spec.out)) == 3:
@@ -176,7 +176,7 @@ def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, m
         return step(base, drafter, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "train_step", poisoned)
+        patched.setattr(loop, "train_step", poisoned)
         with pytest.raises(BadInput, match="checkpoint of step 6 is kept") as caught:
             train.train_drafter(spec)
     assert caught.value.field == "learning_rate" and "nan by step 12" in str(caught.value)

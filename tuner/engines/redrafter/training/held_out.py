@@ -21,6 +21,8 @@ def hold_out(rows: AnswerRows, count: int, seed: int) -> tuple[AnswerRows, list[
     Returns:
         What is left to train on, and the prompts.
     """
+    if count == 0:
+        return rows, []
     prompts = [tuple(rows.prompt(number)) for number in range(len(rows))]
     distinct = sorted(set(prompts))
     count = min(count, len(distinct) // 5)

@@ -7,33 +7,20 @@ Hidden states and targets are computed for each batch anew and never stored.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from profiles.files import make_folder
-from tuner.engines.redrafter.checkpoint import save_drafter
-from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.batch import Batch, BatchReader
+from tuner.engines.redrafter.training.batch import BatchReader
 from tuner.engines.redrafter.training.build import new_drafter
-from tuner.engines.redrafter.training.checkpoint import (
-    CHECKPOINT_FILE,
-    Learner,
-    Place,
-    load_checkpoint,
-    save_checkpoint,
-)
-from tuner.engines.redrafter.training.curriculum import Stage, stage_at
+from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE, Place, load_checkpoint
 from tuner.engines.redrafter.training.evidence import gather_evidence
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.held_out import HeldOut, hold_out
-from tuner.engines.redrafter.training.progress import TrainRow, read_progress, write_progress
+from tuner.engines.redrafter.training.loop import OnProgress, TrainingLoop, new_learner
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.engines.redrafter.training.spec import TrainSpec
-from tuner.engines.redrafter.training.step import StepLoss, train_step
 from tuner.engines.redrafter.training.verdict import Verdict, judge
 from tuner.errors import BadInput
 from tuner.workloads.tokenizer import HFTokenizer
@@ -54,9 +41,6 @@ class TrainReport:
     parameters: int
     vocab_coverage: float  # share of answer tokens that the draft vocabulary holds
     verdict: Verdict
-
-
-OnProgress = Callable[[TrainRow], None]
 
 
 def train_drafter(
@@ -84,9 +68,9 @@ def train_drafter(
     stops = HFTokenizer(spec.model_dir).stop_token_ids
     layers = drafter.config.context_layers
     held_out = HeldOut(base, prompts, spec.held_out_tokens, stops, layers)
-    learner = Learner(drafter, _optimizer(spec, drafter), torch.Generator().manual_seed(spec.seed))
+    learner = new_learner(spec, drafter)
     place = load_checkpoint(spec, learner) if resume else Place()
-    training = _Training(spec, base, learner, held_out, place, on_progress)
+    training = TrainingLoop(spec, base, learner, held_out, place, on_progress)
     reader = BatchReader(rows, spec.tokens_per_step, spec.seed, device, place.batches_read)
     stopped = training.run(reader)
     last = training.rows[-1]
@@ -124,133 +108,3 @@ def _check_tokens(spec: TrainSpec, rows: AnswerRows, vocab_size: int) -> None:
             str(spec.data),
             f"holds token {largest} of another tokenizer; the model has {vocab_size} tokens",
         )
-
-
-def _optimizer(spec: TrainSpec, drafter: torch.nn.Module) -> torch.optim.AdamW:
-    return torch.optim.AdamW(
-        drafter.parameters(), betas=(0.9, 0.99), weight_decay=0.01, fused=spec.device != "cpu"
-    )
-
-
-class _Training:
-    """The loop and what it reports. Measures and checkpoints fall on whole reports."""
-
-    def __init__(
-        self,
-        spec: TrainSpec,
-        base: Llama,
-        learner: Learner,
-        held_out: HeldOut,
-        place: Place,
-        on_progress: OnProgress,
-    ) -> None:
-        self.spec, self.base, self.learner, self.place = spec, base, learner, place
-        self.held_out, self.on_progress = held_out, on_progress
-        self.rows = [row for row in read_progress(spec.out) if row.step <= place.step]
-        self.began = time.monotonic() - place.seconds
-        self.since_report: list[StepLoss] = []
-        self.saved_step, self.saved_at = place.step, time.monotonic()
-
-    def run(self, reader: BatchReader) -> bool:
-        """Train to the end; return whether it stopped early."""
-        spec, place = self.spec, self.place
-        for batch in reader:
-            stage = stage_at(self._fraction(), spec.draft_len, spec.curriculum)
-            place.step += 1
-            fraction = self._fraction()
-            learning_rate = spec.learning_rate * _rate(place.step, fraction, spec)
-            self._learn(batch, stage, learning_rate)
-            place.positions += len(batch.positions)
-            place.batches_read = reader.batches_read
-            last = fraction >= 1
-            if last or place.step % spec.report_every == 0:
-                row = self._row(stage, fraction, learning_rate, last)
-                self._keep(row, last)
-                self.on_progress(row)
-                if last or 0 < spec.patience <= place.evaluations_since_best:
-                    (spec.out / CHECKPOINT_FILE).unlink(missing_ok=True)
-                    return not last
-        raise AssertionError("batches never end")
-
-    def _fraction(self) -> float:
-        seconds = time.monotonic() - self.began
-        return min(1.0, max(self.place.step / self.spec.max_steps, seconds / self.spec.max_seconds))
-
-    def _learn(self, batch: Batch, stage: Stage, learning_rate: float) -> None:
-        drafter, optimizer, chance = (
-            self.learner.drafter, self.learner.optimizer, self.learner.chance,
-        )  # fmt: skip
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
-        spec = self.spec
-        result = train_step(
-            self.base, drafter, batch, spec.objective, stage, spec.curriculum, chance
-        )
-        result.loss.backward()
-        torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        self.since_report.append(replace(result, loss=result.loss.detach()))
-
-    def _row(self, stage: Stage, fraction: float, learning_rate: float, last: bool) -> TrainRow:
-        """Sum up the steps since the last row, and measure acceptance where it is due."""
-        steps, self.since_report = self.since_report, []
-        loss = float(torch.stack([step.loss for step in steps]).mean())
-        if not math.isfinite(loss):
-            raise self._diverged(loss)
-        measured = last or self.place.step % self.spec.evaluate_every == 0
-        acceptance = self.held_out.acceptance_length(self.learner.drafter) if measured else None
-        self.place.seconds = time.monotonic() - self.began
-        return TrainRow(
-            step=self.place.step,
-            stage=stage.number,
-            draft_len=stage.draft_len,
-            fraction=fraction,
-            seconds=self.place.seconds,
-            positions=self.place.positions,
-            learning_rate=learning_rate,
-            loss=loss,
-            loss_by_draft=_means([step.by_draft for step in steps], stage.draft_len),
-            top1_by_draft=_means([step.top1_by_draft for step in steps], stage.draft_len),
-            acceptance_length=acceptance,
-        )
-
-    def _keep(self, row: TrainRow, last: bool) -> None:
-        """Write the row, and after a measure the drafter if it is the best, and a checkpoint."""
-        spec, place = self.spec, self.place
-        self.rows.append(row)
-        write_progress(spec.out, self.rows)
-        if not last and row.step % spec.evaluate_every:
-            return
-        if row.acceptance_length is None:
-            save_drafter(self.learner.drafter, spec.out)
-        elif row.acceptance_length >= (place.best_acceptance or 0):
-            place.best_acceptance, place.evaluations_since_best = row.acceptance_length, 0
-            save_drafter(self.learner.drafter, spec.out)
-        elif row.draft_len == spec.draft_len:
-            place.evaluations_since_best += 1
-        if not last and time.monotonic() - self.saved_at >= spec.checkpoint_seconds:
-            save_checkpoint(spec, self.learner, place)
-            self.saved_step, self.saved_at = place.step, time.monotonic()
-
-    def _diverged(self, loss: float) -> BadInput:
-        saved = self.saved_step
-        kept = f"the checkpoint of step {saved} is kept" if saved else "no checkpoint was due yet"
-        return BadInput(
-            "learning_rate",
-            self.spec.learning_rate,
-            f"the loss is {loss} by step {self.place.step}: training diverged and has stopped; "
-            f"{kept}. Start again with a lower one",
-        )
-
-
-def _means(by_draft: Sequence[torch.Tensor], draft_len: int) -> list[float]:
-    """Mean of every drafted position over the steps that trained it."""
-    columns = [[step[k] for step in by_draft if len(step) > k] for k in range(draft_len)]
-    return torch.stack([torch.stack(column).mean() for column in columns]).tolist()
-
-
-def _rate(step: int, fraction: float, spec: TrainSpec) -> float:
-    """Linear warm-up, then cosine to 2 % of the peak."""
-    warm = min(1.0, step / max(1, spec.warmup_steps))
-    return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(fraction, 1.0))) / 2)
