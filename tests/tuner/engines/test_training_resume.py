@@ -1,6 +1,7 @@
 """A training that is watched, killed, resumed, stopped early, or that diverges."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.tuner.engines.training_tiny import (
     random_prompts,
@@ -182,6 +183,16 @@ def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, m
     assert caught.value.field == "learning_rate" and "nan by step 12" in str(caught.value)
     resumed = train.train_drafter(spec, resume=True)
     assert resumed.steps == 24
+
+
+def test_a_broken_base_model_is_not_blamed_on_the_learning_rate(short, tmp_path):
+    model = shutil.copytree(short.model_dir, tmp_path / "model")
+    weights = load_file(str(model / "model.safetensors"))
+    weights["model.norm.weight"][3] = float("nan")
+    save_file(weights, str(model / "model.safetensors"))
+    with pytest.raises(BadInput, match="not finite") as caught:
+        train.train_drafter(replace(short, model_dir=model, out=tmp_path / "out"))
+    assert caught.value.field == "model"
 
 
 def test_it_stops_when_acceptance_no_longer_grows(short, tmp_path, monkeypatch):

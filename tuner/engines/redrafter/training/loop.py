@@ -143,6 +143,10 @@ class TrainingLoop:
             self.saved_step, self.saved_at = place.step, time.monotonic()
 
     def _diverged(self, loss: float) -> BadInput:
+        if not all(bool(weight.isfinite().all()) for weight in self.base.parameters()):
+            return BadInput(
+                "model", str(self.spec.model_dir), "holds weights that are not finite; get it again"
+            )
         saved = self.saved_step
         kept = f"the checkpoint of step {saved} is kept" if saved else "no checkpoint was due yet"
         return BadInput(
