@@ -29,7 +29,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tests.bench.grow_drafter import Grown, grow_drafter
+from tests.bench.grow_drafter import SPREAD, Grown, grow_drafter
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.llama import Llama
@@ -75,6 +75,16 @@ def grow_llama(
         result = Llama(new)
     result.load_state_dict(state, assign=True)
     return result.requires_grad_(False).eval()
+
+
+@torch.no_grad()
+def scramble(model: Llama, seed: int = 0) -> Llama:
+    """Give every matrix of `model` random numbers: the same shape without zeros, to be timed."""
+    generator = torch.Generator(model.norm.weight.device).manual_seed(seed)
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            parameter.normal_(0.0, SPREAD, generator=generator)
+    return model
 
 
 def _grown_config(old: LlamaConfig, shape: Shape) -> LlamaConfig:

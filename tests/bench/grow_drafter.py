@@ -20,7 +20,7 @@ from torch import Tensor
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 
-_SPREAD = 0.02
+SPREAD = 0.02
 _UNLIKELY = -1000.0
 Segments = Sequence[tuple[int, int, float]]
 """Old size, new size and factor of every part of an axis, in order."""
@@ -36,7 +36,7 @@ class Grown:
     def random(self, *shape: int) -> Tensor:
         """Small normal numbers."""
         empty = torch.empty(shape, device=self.device, dtype=self.dtype)
-        return empty.normal_(0.0, _SPREAD, generator=self.generator)
+        return empty.normal_(0.0, SPREAD, generator=self.generator)
 
     def none(self, *shape: int) -> Tensor:
         """Zeros."""

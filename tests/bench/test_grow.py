@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from profiles.records import RequestRecord, StepRecord, TrialConfig
-from tests.bench.grow_8b import Shape, grow_llama, read, save_llama, write_greedily
+from tests.bench.grow_8b import (
+    Shape,
+    grow_llama,
+    read,
+    save_llama,
+    scramble,
+    write_greedily,
+)
 from tests.bench.grow_drafter import grow_drafter
 from tests.tuner.engines.tiny import save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
@@ -87,6 +94,12 @@ def test_the_built_in_model_grown_writes_the_same(builtin_model):
     text = write_greedily(small, prompt, 3)
     logits = read(grow_llama(small, shape, CPU, torch.float32), [*prompt, *text])
     assert logits[len(prompt) - 1 : -1].argmax(-1).tolist() == text
+
+
+def test_scrambled_no_matrix_holds_zeros(llama):
+    model = scramble(grow_llama(load_llama(llama), LARGE, CPU, torch.float32))
+    shares = [float((p == 0).float().mean()) for p in model.parameters() if p.dim() == 2]
+    assert max(shares) < 0.01
 
 
 def test_nothing_may_shrink(llama):

@@ -12,6 +12,7 @@ from tests.tuner.engines.quant import stored
 from tests.tuner.engines.quant.reading import logits_of
 from tests.tuner.engines.tiny import save_tiny_llama
 from tuner.engines.redrafter.checkpoint import load_llama
+from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.linear import compute_path, module_bytes
 from tuner.engines.redrafter.quant.calibrate import observe
 from tuner.engines.redrafter.quant.fold import folds
@@ -19,7 +20,7 @@ from tuner.engines.redrafter.quant.int4 import Int4Linear
 from tuner.engines.redrafter.quant.int8 import Int8Linear
 from tuner.engines.redrafter.quant.kernels import describe_kernels
 from tuner.engines.redrafter.quant.layer import QuantizedLinear
-from tuner.engines.redrafter.quant.quantize import quantize
+from tuner.engines.redrafter.quant.quantize import quantize, quantize_linears
 from tuner.engines.redrafter.quant.smooth import awq_scale, smoothing_scale
 from tuner.errors import BadInput
 
@@ -128,6 +129,23 @@ def test_groups_that_do_not_divide_are_refused(tmp_path):
     odd = save_tiny_llama(tmp_path / "odd", hidden_size=48, intermediate_size=64)
     with pytest.raises(BadInput, match="do not divide a layer of 48"):
         quantized(odd, "int4_awq")
+
+
+@torch.no_grad()
+def test_a_drafter_is_quantized_by_itself():
+    torch.manual_seed(0)
+    config = DrafterConfig(128, 24, 128, 2, 24, 4, context_layers=(1,), context_width=192)
+    drafter = Drafter(config)
+    context, embedding = torch.randn(4, 256), torch.randn(4, 128)
+
+    def logits():
+        p, d = drafter.start(context, embedding)
+        return drafter.logits(p, drafter.next_state(embedding, torch.zeros(4, 128), d))
+
+    exact = logits()
+    quantize_linears(drafter, "fp8")
+    assert not any(isinstance(module, torch.nn.Linear) for module in drafter.modules())
+    assert 0 < (logits() - exact).norm() / exact.norm() < 0.1
 
 
 def test_a_checkpoint_that_came_quantized_keeps_its_codes(tmp_path):
