@@ -152,7 +152,7 @@ def test_expected_acceptance_is_the_sum_over_the_tree(base, drafter, room):
 
 @torch.no_grad()
 def test_expected_and_drawn_acceptance_agree(base, drafter):
-    prompts = {"a": random_prompts(200, 6, seed=6)}
+    prompts = {"a": random_prompts(120, 6, seed=6)}
     stops = frozenset([STOP])
     layers = drafter.config.context_layers
     answers = write_answers(base, prompts, 16, stops, layers, temperature=1.0, seed=3)
