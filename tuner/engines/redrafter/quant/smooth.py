@@ -1,43 +1,61 @@
 """By how much to rescale a linear layer's input channels before its weights are rounded.
 
-SmoothQuant (Xiao et al., arXiv 2211.10438) moves half of the activations' outliers, in the
+SmoothQuant (Xiao et al., arXiv 2211.10438) moves a share of the activations' outliers, in the
 logarithm, into the weights. AWQ (Lin et al., arXiv 2306.00978) protects the weights that meet
-large activations: it tries powers of their mean size and keeps the one with the least error.
+large activations, by a power of their mean size. Which share or power is tried out on rows that the
+layer has read: the one with the least error of the output is kept.
 """
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Iterable
+
 from torch import Tensor
 
 from tuner.engines.redrafter.quant.calibrate import Activations
 from tuner.engines.redrafter.quant.fold import Fold
 from tuner.engines.redrafter.quant.int4 import from_groups, group_size_of, round_groups
+from tuner.engines.redrafter.quant.int8 import Int8Linear, scale_tokens
 
-_SMOOTHING = 0.5
-_AWQ_POWERS = 20
+_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
+_POWERS = tuple(step / 20 for step in range(20))
 _SMALLEST = 1e-5
+Product = Callable[[Tensor, Tensor], Tensor]
+"""(inputs [rows, in], weight [out, in]) -> the output [rows, out] when both are rounded."""
 
 
 def smoothing_scale(fold: Fold, seen: Activations) -> Tensor:
     """Return SmoothQuant's scale [in] of a layer."""
-    weight = fold.linear.weight.float().abs().amax(dim=0).clamp(min=_SMALLEST)
+    weight = fold.shared(fold.linear.weight.float().abs().amax(dim=0)).clamp(min=_SMALLEST)
     peak = fold.shared(seen.peak).clamp(min=_SMALLEST)
-    return fold.shared(peak**_SMOOTHING / weight ** (1 - _SMOOTHING)).clamp(min=_SMALLEST)
+    return _best((peak**share / weight ** (1 - share) for share in _SHARES), fold, seen, _w8a8)
 
 
 def awq_scale(fold: Fold, seen: Activations) -> Tensor:
-    """Return the scale [in] under which 4-bit rounding changes the layer's output least."""
-    weight = fold.linear.weight.float()
-    group_size = group_size_of(weight.shape[1])
+    """Return AWQ's scale [in] of a layer. Raises BadInput where no group divides it."""
+    group_size_of(fold.linear.in_features)
     mean = fold.shared(seen.mean).clamp(min=_SMALLEST)
-    sample = seen.sample.float()
-    best_error, best = float("inf"), torch.ones_like(mean)
-    for power in range(_AWQ_POWERS):
-        scale = mean ** (power / _AWQ_POWERS)
-        scale = scale / (scale.amax() * scale.amin()).sqrt()
-        rounded = from_groups(*round_groups(weight * scale, group_size)) / scale
-        error = (sample @ (rounded - weight).t()).square().mean().item()
-        if error < best_error:
-            best_error, best = error, scale
-    return best
+    powers = (mean**power for power in _POWERS)
+    return _best((p / (p.amax() * p.amin()).sqrt() for p in powers), fold, seen, _w4a16)
+
+
+def _best(scales: Iterable[Tensor], fold: Fold, seen: Activations, product: Product) -> Tensor:
+    """Return the scale under which rounding changes the layer's output least."""
+    weight, rows = fold.linear.weight.float(), seen.sample.float()
+    exact = rows @ weight.t()
+    errors = {}
+    for scale in scales:
+        scale = scale.clamp(min=_SMALLEST)
+        error = (product(rows / scale, weight * scale) - exact).square().mean()
+        errors[float(error)] = scale
+    return errors[min(errors)]
+
+
+def _w8a8(rows: Tensor, weight: Tensor) -> Tensor:
+    scaled, scale = scale_tokens(rows)
+    return scaled.round() * scale @ Int8Linear.from_float(weight).dequantized().t()
+
+
+def _w4a16(rows: Tensor, weight: Tensor) -> Tensor:
+    rounded = round_groups(weight, group_size_of(weight.shape[1]))
+    return rows @ from_groups(*rounded).t()
