@@ -114,11 +114,12 @@ def _capture_numbers(summary: CaptureSummary) -> dict[str, float | None]:
         "API calls": summary.api_calls,
         "NVTX ranges": summary.ranges,
     }
-    for metric in ("sm_active_pct", "tensor_active_pct"):
+    for metric, title in (("sm_active_pct", "SM"), ("tensor_active_pct", "tensor")):
         means = [each.mean for each in summary.gpu_metrics if each.metric == metric]
         known = [mean for mean in means if mean is not None]
-        title = metric.removesuffix("_pct").replace("_", " ")
-        numbers[f"Mean {title} over the capture (%)"] = sum(known) / len(known) if known else None
+        numbers[f"Mean {title} active over the capture (%)"] = (
+            sum(known) / len(known) if known else None
+        )
     return numbers
 
 

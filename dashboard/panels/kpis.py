@@ -9,10 +9,11 @@ from profiles.records import TrialResult
 
 
 def kpis(result: TrialResult) -> None:
-    """Draw one tile a number."""
+    """Draw one tile a number, in as many rows as the window needs."""
     tiles = headline_tiles(result)
-    for place, tile in zip(st.columns(len(tiles)), tiles, strict=True):
-        place.metric(
+    grid = st.grid(len(tiles))
+    for tile in tiles:
+        grid.metric(
             tile.label,
             tile.value,
             delta=tile.beside,
