@@ -72,6 +72,7 @@ class _Place:
             self.emission_s,
             self.emission_tokens,
         )
+_NO_TIMINGS = "the fake engine has no recorded timings of it; use fp32, fp16 or bf16"
 
 
 class FakeTokenizer:
@@ -112,7 +113,7 @@ class FakeEngine(Engine):
             available=True,
             device="fake",
             precisions=("fp32", "bf16", "fp16"),
-            refused_precisions={"fp8": "the fake engine has no recorded fp8 timings"},
+            refused_precisions=dict.fromkeys(("fp8", "int8_sq", "int4_awq"), _NO_TIMINGS),
         )
 
     @classmethod
@@ -126,7 +127,7 @@ class FakeEngine(Engine):
         """Accept any config whose KV memory fits."""
         precision = config.quantization or "bf16"
         if precision not in self.support().precisions:
-            raise UnsupportedConfig("quantization", precision, "the fake engine has no timings")
+            raise UnsupportedConfig("quantization", precision, _NO_TIMINGS)
         if config.model == "crash":
             raise EngineFailure("the fake engine was asked to fail")
         self._config, self._max_seq_len = config, max_seq_len

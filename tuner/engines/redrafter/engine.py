@@ -14,7 +14,6 @@ import torch
 
 from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
 from tuner.engines.base import Engine, Prepared, Progress, Request, Support
-from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
 from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes
@@ -22,18 +21,18 @@ from tuner.engines.redrafter.linear import (
     DEFAULT_PRECISION,
     DTYPES,
     Compute,
-    apply_compute,
     compute_path,
     module_bytes,
 )
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.quant.kernels import describe_kernels
+from tuner.engines.redrafter.quant.load import load_computed
+from tuner.engines.redrafter.quant.support import QUANTIZED, refused
 from tuner.errors import BadInput, OutOfMemory, UnsupportedConfig
 from tuner.models import BUILTIN_MODEL, resolve_model
 
 SHIPPED_DRAFTER = Path(__file__).parent / "shipped" / BUILTIN_MODEL
 LOOPS_KEPT = 4  # configs whose graphs stay captured: a trial, its baseline and room to compare
-_NOT_YET = "this engine has no quantized kernels; use fp32, fp16 or bf16"
-
 
 T = TypeVar("T")
 
@@ -62,12 +61,13 @@ class RedrafterEngine(Engine):
             chosen = pick_device(device)
         except BadInput as error:
             return Support(available=False, reason=str(error))
+        unable = refused(chosen)
         return Support(
             available=True,
             device=chosen.type,
             gpu_uuids=_gpu_uuids(chosen),
-            precisions=tuple(DTYPES),
-            refused_precisions=dict.fromkeys(("fp8", "int8_sq", "int4_awq"), _NOT_YET),
+            precisions=(*DTYPES, *(p for p in QUANTIZED if p not in unable)),
+            refused_precisions=unable,
         )
 
     def prepare(
@@ -99,7 +99,7 @@ class RedrafterEngine(Engine):
             cost_s=time.perf_counter() - started,
             device=_device_name(device),
             precision=compute.precision,
-            compute=compute.description,
+            compute=_described(compute, model),
         )
 
     def serve(
@@ -155,7 +155,7 @@ class RedrafterEngine(Engine):
         if self._model is None or self._loaded_model != (name, compute):
             self.close()
             folder = resolve_model(name)
-            self._model = _fit(lambda: apply_compute(load_llama(folder), compute))
+            self._model = _fit(lambda: load_computed(folder, compute))
             self._loaded_model = (name, compute)
         return self._model
 
@@ -207,6 +207,12 @@ class RedrafterEngine(Engine):
                 "draft_len", config.draft_len, f"the drafter was trained for at most {longest}"
             )
         return self._drafter
+
+
+def _described(compute: Compute, model: Llama) -> str:
+    if not compute.quantized:
+        return compute.description
+    return f"{compute.description}; {describe_kernels(model)}"
 
 
 def _drafter_name(config: TrialConfig) -> str:
