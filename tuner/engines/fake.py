@@ -72,6 +72,8 @@ class _Place:
             self.emission_s,
             self.emission_tokens,
         )
+
+
 _NO_TIMINGS = "the fake engine has no recorded timings of it; use fp32, fp16 or bf16"
 
 
