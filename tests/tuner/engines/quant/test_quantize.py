@@ -148,6 +148,15 @@ def test_a_drafter_is_quantized_by_itself():
     assert 0 < (logits() - exact).norm() / exact.norm() < 0.1
 
 
+def test_a_checkpoint_that_came_quantized_keeps_what_it_left_wide(tmp_path):
+    folder = save_tiny_llama(tmp_path / "llama")
+    settings = stored.compressed("float-quantized", "float", 8, "channel")
+    stored.requantize(folder, settings, stored.fp8_rows)
+    model = quantize(load_llama(folder), replace(FP32, precision="fp8"), prompts=())
+    assert isinstance(model.lm_head, torch.nn.Linear)
+    assert isinstance(model.layers[0].mlp.down_proj, QuantizedLinear)
+
+
 def test_a_checkpoint_that_came_quantized_keeps_its_codes(tmp_path):
     folder = save_tiny_llama(tmp_path / "llama")
     stored.requantize(folder, stored.AWQ, stored.awq)

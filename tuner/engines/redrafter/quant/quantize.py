@@ -47,23 +47,31 @@ def quantize(
 
     `prompts` are token ids that the model reads to find its scales, where the precision has any;
     they are found once for the same `model_dir` and prompts when a `cache` folder is given.
-    A model that came quantized keeps its codes.
+    A model that came quantized keeps its codes, and what it left wide stays so.
 
     Raises:
         BadInput: stored in another quantized precision, no prompts, activations that are not
             finite, or groups that do not divide a layer.
     """
-    _check_stored(model, compute.precision)
-    dense = not any(isinstance(module, QuantizedLinear) for module in model.modules())
+    stored = {m.precision for m in model.modules() if isinstance(m, QuantizedLinear)}
+    if stored - {compute.precision}:
+        raise BadInput(
+            "quantization",
+            compute.precision,
+            f"the checkpoint is stored in {', '.join(sorted(stored))}; ask for that, or for bf16",
+        )
     model.requires_grad_(False).to(device=compute.device, dtype=compute.weight_dtype)
+    if stored:
+        _speed_up(model, kernel)
+        return apply_compute(model, compute)
     scales: Scales = {}
-    if dense and compute.precision in CALIBRATED:
+    if compute.precision in CALIBRATED:
         scales = _scales(model, compute.precision, prompts, model_dir, cache)
     for index, layer in enumerate(model.layers):
         if scales:
             _fold(model, index, scales)
         quantize_linears(layer, compute.precision, kernel)
-    if compute.precision not in _HEAD_STAYS or isinstance(model.lm_head, QuantizedLinear):
+    if compute.precision not in _HEAD_STAYS:
         quantize_linears(model, compute.precision, kernel, only=(_HEAD,))
     return apply_compute(model, compute)
 
@@ -76,21 +84,19 @@ def quantize_linears(
         if only and name not in only:
             continue
         if isinstance(child, nn.Linear):
-            child = KINDS[precision].from_float(child.weight, child.bias)
-        if isinstance(child, QuantizedLinear):
-            setattr(module, name, fast_linear(child, kernel))
+            rounded = KINDS[precision].from_float(child.weight, child.bias)
+            setattr(module, name, fast_linear(rounded, kernel))
         else:
             quantize_linears(child, precision, kernel)
 
 
-def _check_stored(model: Llama, precision: str) -> None:
-    stored = {m.precision for m in model.modules() if isinstance(m, QuantizedLinear)}
-    if stored - {precision}:
-        raise BadInput(
-            "quantization",
-            precision,
-            f"the checkpoint is stored in {', '.join(sorted(stored))}; ask for that, or for bf16",
-        )
+def _speed_up(module: nn.Module, kernel: str) -> None:
+    """Give the layers that came quantized their fast products; the others stay as they came."""
+    for name, child in module.named_children():
+        if isinstance(child, QuantizedLinear):
+            setattr(module, name, fast_linear(child, kernel))
+        else:
+            _speed_up(child, kernel)
 
 
 def _scales(
