@@ -26,8 +26,8 @@ def engine():
     engine.close()
 
 
-def serve(engine, tiny, requests, kind=None, **knobs):
-    fixed = {"model": str(tiny.model_dir), "device": "cpu", "quantization": "fp32"}
+def serve(engine, tiny, requests, kind=None, device="cpu", **knobs):
+    fixed = {"model": str(tiny.model_dir), "device": device, "quantization": "fp32"}
     drafter = tiny.names[kind] if kind else None
     engine.prepare(TrialConfig(drafter=drafter, **fixed, **knobs), 64)
     records = list(engine.serve(requests))
@@ -35,8 +35,9 @@ def serve(engine, tiny, requests, kind=None, **knobs):
     return texts, [r for r in records if isinstance(r, StepRecord)]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kind", METHODS)
-def test_requests_that_come_and_go_get_the_text_of_plain_decoding(engine, tiny, kind):
+def test_requests_that_come_and_go_get_the_text_of_plain_decoding(engine, tiny, kind, device):
     draw = random.Random(2)
     requests = [
         Request(
@@ -47,12 +48,12 @@ def test_requests_that_come_and_go_get_the_text_of_plain_decoding(engine, tiny, 
         )
         for i in range(9)
     ]
-    expected, _ = serve(engine, tiny, requests, beam_width=1, draft_len=0, batch_size=4)
+    plain = {"beam_width": 1, "draft_len": 0, "batch_size": 4}
+    expected, _ = serve(engine, tiny, requests, device=device, **plain)
     assert any(text[-1] == 3 for text in expected.values())
     for width, length, batch in ((1, 3, 4), (4, 4, 3), (2, 2, 1)):
-        got, steps = serve(
-            engine, tiny, requests, kind, beam_width=width, draft_len=length, batch_size=batch
-        )
+        knobs = {"beam_width": width, "draft_len": length, "batch_size": batch}
+        got, steps = serve(engine, tiny, requests, kind, device, **knobs)
         assert got == expected
         assert any(accepted for step in steps for accepted in step.accepted)
 
