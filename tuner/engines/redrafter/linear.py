@@ -95,16 +95,16 @@ class PackedLinear(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
 
 
-def apply_compute(module: Module, compute: Compute) -> Module:
+def apply_compute(module: Module, compute: Compute, keep_codes: bool = False) -> Module:
     """Move `module` to the device and precision of `compute`, packing its linear layers.
 
-    Layers that came quantized stay so in a quantized precision and are widened in any other.
+    Layers that came quantized are widened, unless `keep_codes`.
     """
     if compute.device.type == "cuda":
         # NOTE: cuDNN's attention plans anew for every context length, at tens of milliseconds.
         torch.backends.cuda.enable_cudnn_sdp(False)
     module.requires_grad_(False)
-    if not compute.quantized:
+    if not keep_codes:
         _widen(module, compute.weight_dtype)
     module.to(device=compute.device, dtype=compute.weight_dtype)
     if compute.packed:

@@ -63,7 +63,7 @@ def quantize(
     model.requires_grad_(False).to(device=compute.device, dtype=compute.weight_dtype)
     if stored:
         _speed_up(model, kernel)
-        return apply_compute(model, compute)
+        return apply_compute(model, compute, keep_codes=True)
     scales: Scales = {}
     if compute.precision in CALIBRATED:
         scales = _scales(model, compute.precision, prompts, model_dir, cache)
@@ -73,7 +73,7 @@ def quantize(
         quantize_linears(layer, compute.precision, kernel)
     if compute.precision not in _HEAD_STAYS:
         quantize_linears(model, compute.precision, kernel, only=(_HEAD,))
-    return apply_compute(model, compute)
+    return apply_compute(model, compute, keep_codes=True)
 
 
 def quantize_linears(
