@@ -133,6 +133,7 @@ class Bench:
         )
         engine.prepare(config, LONGEST_PROMPT + self.max_new_tokens)
         steps = [r for r in engine.serve(requests) if isinstance(r, StepRecord)]
+        engine.close()
         committed = [count for step in steps for count in step.committed]
         return sum(committed) / len(committed)
 
