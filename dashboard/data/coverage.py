@@ -9,7 +9,10 @@ Floats = NDArray[np.float64]
 
 
 def covered_pct(starts: Floats, ends: Floats, edges: Floats) -> Floats:
-    """Percent of each bucket between `edges` that the intervals cover; overlap counts once."""
+    """Percent of each bucket between `edges` that the intervals cover; overlap counts once.
+
+    Nothing covers a bucket without a width.
+    """
     if not len(starts):
         return np.zeros(len(edges) - 1)
     order = np.argsort(starts, kind="stable")
@@ -19,4 +22,5 @@ def covered_pct(starts: Floats, ends: Floats, edges: Floats) -> Floats:
     before = np.append(0.0, np.cumsum(ends - starts))
     times = np.column_stack([starts, ends]).ravel()
     totals = np.column_stack([before[:-1], before[1:]]).ravel()
-    return 100 * np.diff(np.interp(edges, times, totals)) / np.diff(edges)
+    widths = np.maximum(np.diff(edges), np.finfo(np.float64).tiny)
+    return 100 * np.diff(np.interp(edges, times, totals)) / widths

@@ -79,6 +79,11 @@ def test_coverage_counts_overlap_once():
     np.testing.assert_allclose(covered_pct(starts[:0], ends[:0], np.array([0.0, 1])), [0])
 
 
+def test_nothing_covers_a_moment():
+    starts, ends = np.array([0.0]), np.array([2.0])
+    np.testing.assert_array_equal(covered_pct(starts, ends, np.array([1.0, 1.0])), [0])
+
+
 def test_coverage_of_an_interval_inside_another():
     starts, ends = np.array([0.0, 1.0, 2.0]), np.array([10.0, 2.0, 3.0])
     np.testing.assert_allclose(covered_pct(starts, ends, np.array([0, 5, 10.0])), [100, 100])

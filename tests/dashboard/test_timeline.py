@@ -157,6 +157,15 @@ def test_a_long_trial_is_drawn_as_means_with_their_range(tmp_path):
     assert max(chart.data[0].y) == 99.0
 
 
+def test_a_single_sample_is_drawn(tmp_path):
+    PartWriter(tmp_path).write([gpu(1.0, sm_active_pct=5.0, throttle_reasons=4)])
+    samples = load(tmp_path)
+    shares = phase_shares(steps({"start_s": 0.5, "verify_ms": 1000}), samples.span_s)
+    info = timeline_info(samples, GPU, shares)
+    assert info.curves[0].series.mean.tolist() == [5.0]
+    timeline_figure(info)
+
+
 def test_no_samples_say_so(tmp_path):
     chart = timeline_figure(timeline_info(load(tmp_path), None))
     assert chart.layout.annotations[0].text == "No samples yet."
