@@ -19,6 +19,7 @@ from tests.tuner.engines.tiny import save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
 from tuner.engines.redrafter import generation
 from tuner.engines.redrafter.accept import Accepted
+from tuner.engines.redrafter.drafters import recurrent
 from tuner.engines.redrafter.engine import RedrafterEngine
 
 VOCAB, LENGTH, DRAWS, TEMPERATURE = 5, 3, 6000, 0.8
@@ -86,7 +87,7 @@ def test_the_published_rule_does_not(models, exact, monkeypatch, beam_width, dra
     published = PublishedRule()
     monkeypatch.setattr(generation, "choose", published.choose)
     monkeypatch.setattr(generation, "accept", published.accept)
-    monkeypatch.setattr(generation, "beam_search", published.beam_search)
+    monkeypatch.setattr(recurrent, "beam_search", published.beam_search)
     texts = draw_texts(models, beam_width=beam_width, draft_len=draft_len)
     assert p_value(texts, exact) < 1e-6
 
@@ -104,7 +105,7 @@ class PublishedRule:
 
     def __init__(self) -> None:
         self.generator = torch.Generator().manual_seed(0)
-        self.true_search = generation.beam_search
+        self.true_search = recurrent.beam_search
         self.true_choose = generation.choose
 
     def beam_search(self, drafter, embed, true_token, context, beam_width, draft_len):
