@@ -1,6 +1,6 @@
 """The built-in model and the shipped drafter against transformers, in fp32.
 
-Here 16 prompts of 32 tokens for every setting; `tests/bench/text_equality.py` runs 100 of 64.
+Here 12 prompts of 24 tokens for every setting; `tests/bench/text_equality.py` runs 100 of 64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _all_threads():
 
 @pytest.fixture(scope="module")
 def requests(builtin_model):
-    spec = WorkloadSpec(requests=16, max_new_tokens=32)
+    spec = WorkloadSpec(requests=12, max_new_tokens=24)
     return build_requests(load_workload("builtin"), HFTokenizer(builtin_model), spec, 256).requests
 
 
