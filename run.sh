@@ -57,7 +57,7 @@ case "${1:-dashboard}" in
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy
-    exec .venv/bin/python -m pytest "${@:2}"
+    exec .venv/bin/python -m pytest -n 2 --dist loadfile "${@:2}"
     ;;
   *)
     fail "unknown command '$1'" "use: ./run.sh [dashboard | test | tuner ...]"
