@@ -21,7 +21,7 @@ from tests.tuner.engines.training_tiny import (
 )
 from tuner.cli import app
 from tuner.commands.prompts import read_prompts
-from tuner.engines.redrafter.beam import beam_search
+from tuner.engines.redrafter.beam import beam_search, grow
 from tuner.engines.redrafter.checkpoint import export_for_apple, load_drafter
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, RedrafterEngine
@@ -34,7 +34,7 @@ from tuner.engines.redrafter.training.expected import (
     sum_of_tree,
 )
 from tuner.engines.redrafter.training.forward import load_frozen, read_rows
-from tuner.engines.redrafter.training.reach import grow, reach, walk
+from tuner.engines.redrafter.training.reach import reach, walk
 from tuner.engines.redrafter.training.train import train_drafter
 from tuner.errors import BadInput
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.drafter import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The beams after one more token: which beam each continues and with what, [B, W'] each."""
+
+    parent: Tensor
+    token: Tensor
 
 
 def beam_search(
@@ -29,19 +40,31 @@ def beam_search(
     Returns:
         [B, W, 1 + D] token ids; column 0 is `true_token`, beams are in order of their score.
     """
-    batch = true_token.shape[0]
-    beams = true_token.view(batch, 1, 1)
-    context = context.unsqueeze(1)
-    p, d = drafter.start(context, embed(beams[..., -1]).to(context.dtype))
-    state = torch.zeros_like(d)
-    score = torch.zeros(batch, 1, device=context.device)
-    for _ in range(draft_len):
-        state = drafter.next_state(embed(beams[..., -1]).to(state.dtype), state, d)
-        score, parent, token = extend(drafter.logits(p, state), score, beam_width)
-        token = drafter.draft_vocab[token]
-        beams = torch.cat((pick(beams, parent), token.unsqueeze(-1)), dim=-1)
-        state = pick(state, parent)
+    beams = true_token.view(-1, 1, 1)
+    for grown in grow(drafter, embed, true_token, context, beam_width, draft_len):
+        beams = torch.cat((pick(beams, grown.parent), grown.token.unsqueeze(-1)), dim=-1)
     return beams
+
+
+def grow(
+    drafter: Drafter,
+    embed: nn.Embedding,
+    true_token: Tensor,
+    context: Tensor,
+    beam_width: int,
+    draft_len: int,
+) -> Iterator[Grown]:
+    """Yield what the search of `beam_search` keeps at each of its `draft_len` depths."""
+    token = true_token.unsqueeze(1)
+    context = context.unsqueeze(1)
+    p, d = drafter.start(context, embed(token).to(context.dtype))
+    state = torch.zeros_like(d)
+    score = torch.zeros(token.shape, device=context.device)
+    for _ in range(draft_len):
+        state = drafter.next_state(embed(token).to(state.dtype), state, d)
+        score, parent, index = extend(drafter.logits(p, state), score, beam_width)
+        token, state = drafter.draft_vocab[index], pick(state, parent)
+        yield Grown(parent, token)
 
 
 def extend(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:

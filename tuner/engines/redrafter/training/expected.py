@@ -19,11 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tuner.engines.redrafter.beam import Grown, grow
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.answers import Answers
 from tuner.engines.redrafter.training.forward import causal_attention
-from tuner.engines.redrafter.training.reach import Grown, Steps, grow
+from tuner.engines.redrafter.training.reach import Steps
 
 _LOGITS_AT_ONCE = 2**27
 

@@ -8,26 +8,17 @@ every width is searched for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tuner.engines.redrafter.beam import extend, pick
+from tuner.engines.redrafter.beam import grow
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.answers import Answers
 
 _LOGITS_AT_ONCE = 2**25
-
-
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """The beams after one more token: which beam each continues and with what, [P, W'] each."""
-
-    parent: Tensor
-    token: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +30,6 @@ class Steps:
 
     begins: Tensor  # bool
     committed: Tensor  # 0 where no step begins
-
-
-def grow(
-    drafter: Drafter,
-    embed: nn.Embedding,
-    true_token: Tensor,
-    context: Tensor,
-    beam_width: int,
-    draft_len: int,
-) -> Iterator[Grown]:
-    """Search as `beam_search` does, from `true_token` [P] and `context` [P, context_size].
-
-    Yields the beams at each of `draft_len` depths.
-    """
-    token = true_token.unsqueeze(1)
-    context = context.unsqueeze(1)
-    p, d = drafter.start(context, embed(token).to(context.dtype))
-    state = torch.zeros_like(d)
-    score = torch.zeros(token.shape, device=context.device)
-    for _ in range(draft_len):
-        state = drafter.next_state(embed(token).to(state.dtype), state, d)
-        score, parent, index = extend(drafter.logits(p, state), score, beam_width)
-        token, state = drafter.draft_vocab[index], pick(state, parent)
-        yield Grown(parent, token)
 
 
 @torch.no_grad()
