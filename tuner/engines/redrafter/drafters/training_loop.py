@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.training.batch import Batch
 from tuner.engines.redrafter.training.loss import Objective
+from tuner.engines.redrafter.training.optimizer import adamw, learning_rate, update
 from tuner.errors import BadInput
 
 OnStep = Callable[[int, float], None]
@@ -62,17 +62,13 @@ def run_loop(
         BadInput: the loss is no longer finite.
     """
     weights = [p for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.99), weight_decay=0.01)
+    optimizer = adamw(weights)
     began = time.monotonic()
     for step, batch in enumerate(batches, start=1):
         done = max(step / spec.max_steps, (time.monotonic() - began) / spec.max_seconds)
-        for group in optimizer.param_groups:
-            group["lr"] = spec.learning_rate * _rate(step, done, spec)
         loss = loss_of(batch)
-        loss.backward()
-        nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        rate = learning_rate(spec.learning_rate, step, done, spec.warmup_steps)
+        update(optimizer, loss, rate)
         if done >= 1 or step % spec.report_every == 0:
             value = float(loss.detach())
             if not math.isfinite(value):
@@ -81,9 +77,3 @@ def run_loop(
             if done >= 1:
                 return LoopReport(step, time.monotonic() - began, value)
     raise AssertionError("batches never end")
-
-
-def _rate(step: int, done: float, spec: LoopSpec) -> float:
-    """Linear warm-up, then cosine to 2 % of the peak."""
-    warm = min(1.0, step / max(1, spec.warmup_steps))
-    return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(done, 1.0))) / 2)

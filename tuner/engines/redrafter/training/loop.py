@@ -25,6 +25,7 @@ from tuner.engines.redrafter.training.checkpoint import (
 )
 from tuner.engines.redrafter.training.curriculum import Stage, stage_at
 from tuner.engines.redrafter.training.held_out import HeldOut
+from tuner.engines.redrafter.training.optimizer import adamw, learning_rate, update
 from tuner.engines.redrafter.training.progress import TrainRow, read_progress, write_progress
 from tuner.engines.redrafter.training.spec import TrainSpec
 from tuner.engines.redrafter.training.step import StepLoss, train_step
@@ -35,9 +36,7 @@ OnProgress = Callable[[TrainRow], None]
 
 def new_learner(spec: TrainSpec, drafter: Drafter) -> Learner:
     """Return what learning changes, before its first step."""
-    optimizer = torch.optim.AdamW(
-        drafter.parameters(), betas=(0.9, 0.99), weight_decay=0.01, fused=spec.device != "cpu"
-    )
+    optimizer = adamw(drafter.parameters(), fused=spec.device != "cpu")
     return Learner(drafter, optimizer, torch.Generator().manual_seed(spec.seed))
 
 
@@ -67,13 +66,13 @@ class TrainingLoop:
             stage = stage_at(self._fraction(), spec.draft_len, spec.curriculum)
             place.step += 1
             fraction = self._fraction()
-            learning_rate = spec.learning_rate * _rate(place.step, fraction, spec)
-            self._learn(batch, stage, learning_rate)
+            rate = learning_rate(spec.learning_rate, place.step, fraction, spec.warmup_steps)
+            self._learn(batch, stage, rate)
             place.positions += len(batch.positions)
             place.batches_read = reader.batches_read
             last = fraction >= 1
             if last or place.step % spec.report_every == 0:
-                row = self._row(stage, fraction, learning_rate, last)
+                row = self._row(stage, fraction, rate, last)
                 self._keep(row, last)
                 self.on_progress(row)
                 if last or 0 < spec.patience <= place.evaluations_since_best:
@@ -85,23 +84,21 @@ class TrainingLoop:
         seconds = time.monotonic() - self.began
         return min(1.0, max(self.place.step / self.spec.max_steps, seconds / self.spec.max_seconds))
 
-    def _learn(self, batch: Batch, stage: Stage, learning_rate: float) -> None:
-        drafter, optimizer, chance = (
-            self.learner.drafter, self.learner.optimizer, self.learner.chance,
-        )  # fmt: skip
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
-        spec = self.spec
+    def _learn(self, batch: Batch, stage: Stage, rate: float) -> None:
+        spec, learner = self.spec, self.learner
         result = train_step(
-            self.base, drafter, batch, spec.objective, stage, spec.curriculum, chance
+            self.base,
+            learner.drafter,
+            batch,
+            spec.objective,
+            stage,
+            spec.curriculum,
+            learner.chance,
         )
-        result.loss.backward()
-        torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        update(learner.optimizer, result.loss, rate)
         self.since_report.append(replace(result, loss=result.loss.detach()))
 
-    def _row(self, stage: Stage, fraction: float, learning_rate: float, last: bool) -> TrainRow:
+    def _row(self, stage: Stage, fraction: float, rate: float, last: bool) -> TrainRow:
         """Sum up the steps since the last row, and measure acceptance where it is due."""
         steps, self.since_report = self.since_report, []
         loss = float(torch.stack([step.loss for step in steps]).mean())
@@ -117,7 +114,7 @@ class TrainingLoop:
             fraction=fraction,
             seconds=self.place.seconds,
             positions=self.place.positions,
-            learning_rate=learning_rate,
+            learning_rate=rate,
             loss=loss,
             loss_by_draft=_means([step.by_draft for step in steps], stage.draft_len),
             top1_by_draft=_means([step.top1_by_draft for step in steps], stage.draft_len),
@@ -161,9 +158,3 @@ def _means(by_draft: Sequence[torch.Tensor], draft_len: int) -> list[float]:
     """Mean of every drafted position over the steps that trained it."""
     columns = [[step[k] for step in by_draft if len(step) > k] for k in range(draft_len)]
     return torch.stack([torch.stack(column).mean() for column in columns]).tolist()
-
-
-def _rate(step: int, fraction: float, spec: TrainSpec) -> float:
-    """Linear warm-up, then cosine to 2 % of the peak."""
-    warm = min(1.0, step / max(1, spec.warmup_steps))
-    return warm * (0.02 + 0.98 * (1 + math.cos(math.pi * min(fraction, 1.0))) / 2)
