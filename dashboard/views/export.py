@@ -10,6 +10,7 @@ from dashboard.panels.chooser import page_header, trial_of_url, trial_select
 from dashboard.panels.fact_table import fact_table
 from dashboard.panels.text_check import text_check
 from dashboard.panels.verdict import judge_once
+from dashboard.panels.watch_link import watch_link
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 from tuner.export import EXPORTERS, render
@@ -57,12 +58,7 @@ def page() -> None:
     measured = [result for result in results if result.metrics]
     if not measured:
         st.info("No trial of this run has a measurement yet, so there is nothing to export.")
-        st.page_link(
-            "views/live.py",
-            label="See why",
-            query_params={"run": run.run_id},
-            icon=":material/monitoring:",
-        )
+        watch_link(run.run_id, "See why")
         return
     best = judge_once(run, results).best
     chosen = trial_of_url(measured, measured[0].number if best is None else best)

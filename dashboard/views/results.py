@@ -25,6 +25,7 @@ from dashboard.panels.text_check import text_check
 from dashboard.panels.trial_detail import trial_detail
 from dashboard.panels.trial_table import selectable_trial_table
 from dashboard.panels.verdict import show_verdict
+from dashboard.panels.watch_link import watch_link
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 
@@ -85,12 +86,7 @@ def page() -> None:
     results = run.trials()
     if not results:
         st.info("Nothing has been measured in this run yet. Results appear with its first trial.")
-        st.page_link(
-            "views/live.py",
-            label="Watch it",
-            query_params={"run": run.run_id},
-            icon=":material/monitoring:",
-        )
+        watch_link(run.run_id)
         return
     verdict = show_verdict(run, results)
     by_number = {result.number: result for result in results}

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.data.sweep_request import SweepRequest
 from dashboard.panels.errors import show_bad_input
 from dashboard.panels.sweep_form import sweep_form
+from dashboard.panels.watch_link import watch_link
 from dashboard.panels.workload_preview import choose_workload
 from profiles.errors import StorageError
 from tuner.errors import BadInput
@@ -34,12 +35,7 @@ def page() -> None:
             f"The sweep {active.run_id} is being measured. Only one runs at a time on a host, "
             "because two would slow each other down."
         )
-        st.page_link(
-            "views/live.py",
-            label="Watch it",
-            query_params={"run": active.run_id},
-            icon=":material/monitoring:",
-        )
+        watch_link(active.run_id)
         return
     st.caption(
         "Which beam width, draft length, batch size and precision serve your prompts best, and by "

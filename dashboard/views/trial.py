@@ -17,6 +17,7 @@ from dashboard.panels.side_by_side import side_by_side
 from dashboard.panels.steps import steps_of
 from dashboard.panels.telemetry_timeline import telemetry_timeline
 from dashboard.panels.trial_detail import trial_detail
+from dashboard.panels.watch_link import watch_link
 from profiles.records import TrialResult
 from profiles.store import RunFolder
 from profiles.trial_capture import read_trial_capture
@@ -69,12 +70,7 @@ def page() -> None:
     results = run.trials()
     if not results:
         st.info("No trial of this run has a result yet.")
-        st.page_link(
-            "views/live.py",
-            label="Watch it",
-            query_params={"run": run.run_id},
-            icon=":material/monitoring:",
-        )
+        watch_link(run.run_id)
         return
     chosen = trial_of_url(results, results[-1].number)
     trial_select("Trial", results, chosen)

@@ -25,6 +25,7 @@ from profiles.store import RunFolder
 from profiles.telemetry.parts import read, read_reasons
 from profiles.trial_capture import TrialCapture
 from tests.bench.capture_tables import text_of
+from tests.bench.options import add_served, add_tree, config_of, workload_of
 from tuner.capture.base import Profiler
 from tuner.capture.capture import capture_trial
 from tuner.capture.ncu import Ncu
@@ -42,15 +43,8 @@ _LARGEST_KEPT = 40 << 20  # bytes of a gzipped report
 def main() -> None:
     options = parsed()
     options.out.mkdir(parents=True, exist_ok=True)
-    config = TrialConfig(
-        model=options.model,
-        device=options.device,
-        quantization=options.precision,
-        beam_width=options.beam_width,
-        draft_len=options.draft_len,
-        batch_size=options.batch_size,
-    )
-    spec = WorkloadSpec(requests=options.requests, max_new_tokens=options.max_new_tokens)
+    config = config_of(options, options.beam_width, options.draft_len)
+    spec = workload_of(options)
     print(f"{config.describe()}, {options.steps} steps to record")
     with tempfile.TemporaryDirectory() as runs:
         os.environ["TUNER_RUNS_DIR"] = runs
@@ -70,14 +64,8 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(WAYS), help=f"of {', '.join(WAYS)}")
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--beam-width", type=int, default=4)
-    parser.add_argument("--draft-len", type=int, default=4)
-    parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--max-new-tokens", type=int, default=256)
+    add_served(parser, batch_size=8, requests=64, max_new_tokens=256)
+    add_tree(parser)
     parser.add_argument("--steps", type=int, default=600, help="under nsys; half by graph node")
     return parser.parse_args()
 

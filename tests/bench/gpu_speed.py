@@ -22,6 +22,7 @@ from torch import nn
 from profiles.records import StepRecord, TrialConfig, WorkloadSpec
 from tests.bench.grow_8b import LABEL, LLAMA_3_8B, grow_llama, scramble
 from tests.bench.grow_drafter import grow_drafter
+from tests.bench.options import trees
 from tests.bench.quantization import GivenModel
 from tuner.engines.base import Request
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
@@ -219,10 +220,6 @@ def parsed() -> argparse.Namespace:
 
 def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
-
-
-def trees(text: str) -> list[tuple[int, int]]:
-    return [(int(w), int(d)) for w, d in (tree.split("x") for tree in text.split(","))]
 
 
 if __name__ == "__main__":

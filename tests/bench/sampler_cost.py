@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from profiles.records import RequestRecord, TrialConfig, WorkloadSpec
+from profiles.records import RequestRecord
 from profiles.telemetry.sampler import Sampler
+from tests.bench.options import add_served, add_tree, config_of, workload_of
 from tuner.engines.base import Request
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.trial import load_requests
@@ -27,16 +28,8 @@ RATES_HZ = (None, 10.0, 100.0)
 
 def main() -> None:
     options = parsed()
-    config = TrialConfig(
-        model=options.model,
-        drafter=options.drafter,
-        device=options.device,
-        quantization=options.precision,
-        beam_width=options.beam_width,
-        draft_len=options.draft_len,
-        batch_size=options.batch_size,
-    )
-    spec = WorkloadSpec(requests=options.requests, max_new_tokens=options.max_new_tokens)
+    config = config_of(options, options.beam_width, options.draft_len)
+    spec = workload_of(options)
     requests = load_requests(config, spec).batch.requests
     engine = RedrafterEngine()
     longest = max(len(r.prompt_token_ids) + r.max_new_tokens for r in requests)
@@ -56,15 +49,8 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--drafter")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--beam-width", type=int, default=4)
-    parser.add_argument("--draft-len", type=int, default=4)
-    parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=16)
-    parser.add_argument("--max-new-tokens", type=int, default=128)
+    add_served(parser, batch_size=8, requests=16, max_new_tokens=128)
+    add_tree(parser)
     parser.add_argument("--rounds", type=int, default=15)
     return parser.parse_args()
 

@@ -13,16 +13,17 @@ from pathlib import Path
 
 from profiles.advisor import Evidence, advise
 from profiles.efficiency import efficiency
-from profiles.records import STEP_PHASES, StepAnatomy, TrialConfig, TrialResult, WorkloadSpec
+from profiles.records import STEP_PHASES, StepAnatomy, TrialResult
 from profiles.roofline import roofline
 from profiles.trial_folder import TrialFolder
 from profiles.verify_curve import verify_curve
+from tests.bench.options import add_served, config_of, trees, workload_of
 from tuner.trial import run_trial
 
 
 def main() -> None:
     options = parsed()
-    spec = WorkloadSpec(requests=options.requests, max_new_tokens=options.max_new_tokens)
+    spec = workload_of(options)
     with tempfile.TemporaryDirectory() as root:
         folders = [TrialFolder(Path(root) / str(k), k) for k in range(len(options.trees))]
         results = [
@@ -37,31 +38,9 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--drafter")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--batch-size", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=16)
-    parser.add_argument("--max-new-tokens", type=int, default=128)
+    add_served(parser, batch_size=1, requests=16, max_new_tokens=128)
     parser.add_argument("--trees", type=trees, default=trees("1x4,4x4,8x5"), help="WxD, by commas")
     return parser.parse_args()
-
-
-def trees(text: str) -> list[tuple[int, int]]:
-    return [(int(w), int(d)) for w, d in (tree.split("x") for tree in text.split(","))]
-
-
-def config_of(options: argparse.Namespace, beam_width: int, draft_len: int) -> TrialConfig:
-    return TrialConfig(
-        model=options.model,
-        drafter=options.drafter,
-        device=options.device,
-        quantization=options.precision,
-        beam_width=beam_width,
-        draft_len=draft_len,
-        batch_size=options.batch_size,
-    )
 
 
 def told(folder: TrialFolder, result: TrialResult, others: list[TrialResult]) -> list[str]:

@@ -14,12 +14,13 @@ import time
 import torch
 
 from profiles.records import RequestRecord, StepRecord, TrialConfig, WorkloadSpec
+from tests.bench.options import trees
 from tuner.engines.base import Request
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.models import resolve_model
 from tuner.workloads import HFTokenizer, build_requests, load_workload
 
-SETTINGS = "1x0,1x1,1x4,2x3,4x4,8x5,16x5"
+SETTINGS = trees("1x0,1x1,1x4,2x3,4x4,8x5,16x5")
 
 
 def main() -> None:
@@ -29,14 +30,13 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch-sizes", default="1,8")
-    parser.add_argument("--settings", default=SETTINGS, help="WxD,...")
+    parser.add_argument("--settings", type=trees, default=SETTINGS, help="WxD, by commas")
     parser.add_argument(
         "--forced",
         action="store_true",
         help="ask transformers for its choice after every prefix of our text, in one forward",
     )
     options = parser.parse_args()
-    settings = [tuple(map(int, pair.split("x"))) for pair in options.settings.split(",")]
     folder = resolve_model("smollm2-135m")
     spec = WorkloadSpec(requests=options.requests, max_new_tokens=options.max_new_tokens)
     requests = build_requests(
@@ -48,7 +48,7 @@ def main() -> None:
     print(f"{len(requests)} prompts x {spec.max_new_tokens} tokens, {options.precision}, {device}")
     print("W  D  batch  equal  acceptance_length  seconds")
     for batch in map(int, options.batch_sizes.split(",")):
-        for width, length in settings:
+        for width, length in options.settings:
             config = TrialConfig(
                 quantization=options.precision,
                 device=options.device,
