@@ -1,7 +1,8 @@
 """Time of the phases of a step, on the device that does the work.
 
 On the CPU a phase ends when its code returns. On CUDA the work is asynchronous: events are recorded
-at the borders and read after the step's one read back, so that timing adds no synchronisation.
+at the borders and read after the step's one read back, so that timing waits for nothing. Only a
+step that reads a part of a prompt and nothing else has no read back; there the clock waits.
 
 While a profiler is attached, `annotated_phases` also opens a range of its own around every step and
 every phase, so that a capture can say which phase launched what.
@@ -63,10 +64,9 @@ class PhaseClock:
             self._close()
 
     def durations_ms(self) -> dict[str, float]:
-        """Milliseconds of every phase that another one followed.
-
-        On CUDA it is valid once the device has reached the latest begin.
-        """
+        """Milliseconds of every phase that another one followed, which the device has ended."""
+        if self._begins and isinstance(latest := self._begins[-1][1], torch.cuda.Event):
+            latest.synchronize()
         durations: dict[str, float] = {}
         for (phase, began), (_, ended) in zip(self._begins, self._begins[1:], strict=False):
             durations[phase] = durations.get(phase, 0.0) + _elapsed_ms(began, ended)
