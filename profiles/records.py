@@ -105,6 +105,7 @@ class TrialConfig(Record):
     engine: str = "redrafter"
     model: str = "smollm2-135m"
     drafter: str | None = None
+    draft_vocab_size: Annotated[int, Field(ge=1)] | None = None  # None: the drafter's own
     device: str = "auto"
     quantization: Precision | None = None  # None: the device's default precision
     beam_width: Annotated[int, Field(ge=1, le=64)] = 4
@@ -113,13 +114,16 @@ class TrialConfig(Record):
 
     def baseline(self) -> TrialConfig:
         """Return the autoregressive twin: same model, precision and batch, no speculation."""
-        return self.model_copy(update={"beam_width": 1, "draft_len": 0})
+        nothing = {"drafter": None, "draft_vocab_size": None, "beam_width": 1, "draft_len": 0}
+        return self.model_copy(update=nothing)
 
     def describe(self) -> str:
         """Name the config in a few words."""
         rest = f"batch {self.batch_size}" + (f", {self.quantization}" if self.quantization else "")
         if self.draft_len == 0:
             return f"no speculation, {rest}"
+        if self.draft_vocab_size is not None:
+            rest += f", draft vocabulary {self.draft_vocab_size}"
         return f"beam width {self.beam_width}, draft length {self.draft_len}, {rest}"
 
 

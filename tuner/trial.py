@@ -185,6 +185,8 @@ def headline(result: TrialResult) -> dict[str, object]:
         "device": result.device,
         "precision": result.precision,
         "compute": result.compute,
+        "drafter": result.config.drafter,
+        "draft_vocab_size": result.config.draft_vocab_size,
         "beam_width": result.config.beam_width,
         "draft_len": result.config.draft_len,
         "batch_size": result.config.batch_size,

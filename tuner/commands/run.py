@@ -28,7 +28,12 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="smollm2-135m, a directory or a hub id.")
     ] = None,
-    drafter: Annotated[str | None, typer.Option(help="A drafter directory.")] = None,
+    drafter: Annotated[
+        str | None, typer.Option(help="A drafter directory, retrieval or retrieval:PATH.")
+    ] = None,
+    draft_vocab_size: Annotated[
+        int | None, typer.Option(help="Draft the so many most frequent tokens only.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     beam_width: Annotated[int | None, typer.Option(help="Beams the drafter keeps.")] = None,
     draft_len: Annotated[
@@ -63,6 +68,7 @@ def run(
         "engine": engine,
         "model": model,
         "drafter": drafter,
+        "draft_vocab_size": draft_vocab_size,
         "device": device,
         "beam_width": beam_width,
         "draft_len": draft_len,

@@ -48,7 +48,7 @@ class RedrafterEngine(Engine):
         self._cache: KVCache | None = None
         self._compute: Compute | None = None
         self._loaded_model: tuple[str, Compute] | None = None
-        self._loaded_drafter: tuple[str, Compute] | None = None
+        self._loaded_drafter: tuple[str, int | None, Compute] | None = None
         self._reserved = (0, 0)  # places and positions that the drafter has room for
         self._loops: dict[tuple[DraftMethod | None, int, int, int, int], DecodeLoop] = {}
         self._loop: DecodeLoop | None = None
@@ -198,9 +198,14 @@ class RedrafterEngine(Engine):
         if config.draft_len == 0:
             return self._drafter
         name, folder = _drafter_name(config), resolve_model(config.model)
-        if self._drafter is None or self._loaded_drafter != (name, compute):
-            self._drafter = _fit(lambda: load_draft_method(name, model, folder, compute))
-            self._loaded_drafter, self._reserved = (name, compute), (0, 0)
+        size = config.draft_vocab_size
+        if size is not None and size < config.beam_width:
+            raise BadInput(
+                "draft_vocab_size", size, f"take at least beam_width, {config.beam_width}"
+            )
+        if self._drafter is None or self._loaded_drafter != (name, size, compute):
+            self._drafter = _fit(lambda: load_draft_method(name, model, folder, compute, size))
+            self._loaded_drafter, self._reserved = (name, size, compute), (0, 0)
         longest = self._drafter.max_draft_len
         if longest is not None and config.draft_len > longest:
             raise BadInput(

@@ -22,6 +22,7 @@ from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
 from tuner.engines.redrafter.drafters.retrieval import RetrievalDraft
 from tuner.engines.redrafter.drafters.suffix_index import SuffixIndex
 from tuner.engines.redrafter.drafters.text_store import read_store
+from tuner.engines.redrafter.fit import cut_vocabulary
 from tuner.engines.redrafter.linear import Compute, apply_compute
 from tuner.engines.redrafter.llama import Llama
 from tuner.errors import BadInput
@@ -31,32 +32,53 @@ from tuner.workloads.tokenizer import HFTokenizer
 RETRIEVAL = "retrieval"
 
 
-def load_draft_method(drafter: str, model: Llama, model_dir: Path, compute: Compute) -> DraftMethod:
+def load_draft_method(
+    drafter: str,
+    model: Llama,
+    model_dir: Path,
+    compute: Compute,
+    draft_vocab_size: int | None = None,
+) -> DraftMethod:
     """Load what `drafter` names, for `model` of the folder `model_dir`, on its device.
 
+    Args:
+        drafter: a name as above.
+        model: the base model, loaded.
+        model_dir: where it was loaded from.
+        compute: precision and device of the drafter.
+        draft_vocab_size: how many of its most frequent tokens it may propose; None: all.
+
     Raises:
-        BadInput: nothing by that name, or something that does not fit the model.
+        BadInput: nothing by that name, something that does not fit the model, or a draft vocabulary
+            that the drafter does not have.
     """
     kind, _, store = drafter.partition(":")
     if kind == RETRIEVAL:
+        _refuse_cut(draft_vocab_size, "retrieval")
         return RetrievalDraft(_index(Path(store).expanduser(), model_dir) if store else None)
     folder = resolve_model(drafter)
     named = _kind(folder)
     if named == LOCAL_ATTENTION:
         recurrent, look_back = load_local_attention(folder, model.config)
         return LocalAttentionDraft(
-            apply_compute(recurrent, compute),
+            apply_compute(cut_vocabulary(recurrent, draft_vocab_size), compute),
             apply_compute(look_back, compute),
             model.embed_tokens,
             compute.activation_dtype,
         )
     if named in SUPPORTED_ARCHITECTURES:
+        _refuse_cut(draft_vocab_size, "a causal LM")
         known, small = _common_tokens(folder, model_dir), load_llama(folder)
         if small.config.vocab_size < known:
             raise BadInput("drafter", str(folder), f"its tokenizer needs a vocabulary of {known}")
         return CausalLMDraft(apply_compute(small, compute), known)
-    drafter_net = load_drafter(folder, model.config)
+    drafter_net = cut_vocabulary(load_drafter(folder, model.config), draft_vocab_size)
     return RecurrentDraft(apply_compute(drafter_net, compute), model.embed_tokens)
+
+
+def _refuse_cut(draft_vocab_size: int | None, kind: str) -> None:
+    if draft_vocab_size is not None:
+        raise BadInput("draft_vocab_size", draft_vocab_size, f"{kind} has none; leave it out")
 
 
 def _kind(folder: Path) -> str:
