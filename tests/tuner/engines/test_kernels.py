@@ -29,26 +29,29 @@ def random_trees(batch: int, nodes: int) -> torch.Tensor:
     return sees
 
 
+BF16, FP8, FP32 = torch.bfloat16, torch.float8_e4m3fn, torch.float32
+has_bf16_product = pytest.mark.skipif(INTERPRETED, reason="the interpreter has no bf16 product")
+
+
 @pytest.mark.parametrize(
-    ("batch", "nodes", "heads", "kv_heads", "dim", "longest", "dtype"),
+    ("batch", "nodes", "heads", "kv_heads", "dim", "longest", "dtype", "kept"),
     [
-        (1, 1, 4, 4, 64, 3, torch.float32),
-        (3, 17, 9, 3, 64, 200, torch.float32),
-        (2, 30, 8, 2, 128, 90, torch.float32),
-        (2, 5, 6, 2, 8, 40, torch.float32),
-        pytest.param(
-            *(2, 17, 9, 3, 64, 300, torch.bfloat16),
-            marks=pytest.mark.skipif(INTERPRETED, reason="the interpreter has no bf16 product"),
-        ),
+        (1, 1, 4, 4, 64, 3, FP32, FP32),
+        (3, 17, 9, 3, 64, 200, FP32, FP32),
+        (2, 30, 8, 2, 128, 90, FP32, FP32),
+        (2, 5, 6, 2, 8, 40, FP32, FP32),
+        (3, 17, 9, 3, 64, 200, FP32, FP8),
+        pytest.param(2, 17, 9, 3, 64, 300, BF16, BF16, marks=has_bf16_product),
+        pytest.param(2, 17, 9, 3, 64, 300, BF16, FP8, marks=has_bf16_product),
     ],
 )
-def test_tree_attention(batch, nodes, heads, kv_heads, dim, longest, dtype):
+def test_tree_attention(batch, nodes, heads, kv_heads, dim, longest, dtype, kept):
     from tuner.engines.redrafter.kernels.tree_attention import attend
 
     torch.manual_seed(nodes)
     capacity, pool = longest + nodes + 9, batch * (longest + nodes + 9) + 16
     q = torch.randn(batch * nodes, heads + kv_heads, dim).to(DEVICE, dtype)[:, :heads]
-    keys, values = torch.randn(2, pool, kv_heads, dim).to(DEVICE, dtype)
+    keys, values = torch.randn(2, pool, kv_heads, dim).to(DEVICE, kept)
     slots = torch.stack([torch.randperm(pool)[:capacity] for _ in range(batch + 1)]).to(DEVICE)
     kv_len = torch.randint(longest + 1, (batch + 1,)).to(DEVICE)
     kv_len[0] = longest
@@ -90,6 +93,31 @@ def test_store():
     assert torch.equal(cache[1, slots], values)
     cache[:, slots] = 0
     assert not cache.any()
+
+
+@pytest.mark.parametrize(
+    "exact",
+    [
+        True,
+        pytest.param(
+            False, marks=pytest.mark.skipif(INTERPRETED, reason="the interpreter misrounds FP8")
+        ),
+    ],
+)
+def test_store_in_fp8(exact):
+    from tuner.engines.redrafter.kernels.store import store
+
+    torch.manual_seed(0)
+    keys, values = torch.randn(2, 5, 3, 24).to(FP8 if exact else BF16).to(BF16).to(DEVICE)
+    keys[0, 0, :2] = torch.tensor([1e4, -1e4])  # beyond the range of e4m3
+    cache = torch.zeros(2, 40, 3, 24, device=DEVICE, dtype=FP8)
+    slots = torch.tensor([3, 39, 0, 17, 8], device=DEVICE)
+    store(keys, values, cache, slots)
+    want = torch.stack((keys, values)).clamp(-448, 448).to(FP8)
+    kept = cache.view(torch.uint8)
+    assert torch.equal(kept[:, slots], want.view(torch.uint8))
+    kept[:, slots] = 0
+    assert not kept.any()
 
 
 def test_silu_mul():

@@ -28,9 +28,11 @@ class PromptAttention:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend for one layer; q [T, heads, dim], k and v [T, kv_heads, dim]."""
         self.cache.write(layer, self.slots, k, v)
-        k, v = (x.repeat_interleave(self.cache.group, dim=1) for x in (k, v))
-        q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1)
+        kept = self.cache.read(layer, self.slots.unsqueeze(0))
+        keys, values = kept.repeat_interleave(self.cache.group, dim=3).transpose(2, 3)
+        queries = q.transpose(0, 1).unsqueeze(0)
+        out = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return out[0].transpose(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,7 @@ class TreeAttention:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend for one layer; q [B * N, heads, dim], k and v [B * N, kv_heads, dim]."""
         self.cache.write(layer, self.slots, k, v)
-        store = self.cache.data[layer]
-        if isinstance(self.gather, slice):
-            keys, values = store[:, self.gather].unsqueeze(1).transpose(2, 3)
-        else:
-            shape = (2, *self.gather.shape, *store.shape[2:])
-            picked = store.index_select(1, self.gather.flatten()).view(shape)
-            keys, values = picked.transpose(2, 3)
+        keys, values = self.cache.read(layer, self.gather).transpose(2, 3)
         batch, kv_heads, _, dim = keys.shape
         folded = q.view(batch, -1, kv_heads, q.shape[1] // kv_heads, dim).permute(0, 2, 3, 1, 4)
         rows = folded.reshape(batch, kv_heads, -1, dim)
@@ -96,7 +92,7 @@ def prompt_attention(
     chain = torch.ones(1, size, size, device=new_slots.device, dtype=torch.bool).tril()
     if cache.data.is_cuda:
         return PagedTreeAttention(cache, new_slots, slots, before, chain)
-    mask = tree_mask(chain, before, slots.shape[1], cache.group, cache.data.dtype)
+    mask = tree_mask(chain, before, slots.shape[1], cache.group, cache.dtype)
     return TreeAttention(cache, new_slots, slots, mask)
 
 
@@ -116,7 +112,7 @@ def tree_attention(cache: KVCache, rows: Rows, sees: Tensor, slots: Tensor, cont
     span = context + nodes
     mask = None
     if nodes > 1 or batch > len(rows) or any(s.kv_len < context for s in rows.sequences):
-        mask = tree_mask(sees, rows.kv_len[:batch], span, cache.group, cache.data.dtype)
+        mask = tree_mask(sees, rows.kv_len[:batch], span, cache.group, cache.dtype)
     run = _one_run(rows.sequences[0], span) if batch == 1 else None
     return TreeAttention(cache, slots.flatten(), run or rows.slots[:batch, :span], mask)
 

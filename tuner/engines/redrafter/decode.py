@@ -68,7 +68,7 @@ class DecodeLoop:
             blocks_for(max_seq_len + self.room) * BLOCK,
             model.config.hidden_size * (1 + taps),
             self.device,
-            cache.data.dtype,
+            cache.dtype,
         )
         self.generation = Generation(model, self.method, cache, self.rows, beam_width, draft_len)
         self.prefill = Prefill(

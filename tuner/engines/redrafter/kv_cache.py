@@ -3,6 +3,10 @@
 One tensor holds every layer's keys and values as rows of slots. A sequence owns whole blocks of
 `BLOCK` slots; position p of a sequence lives in slot `table[p]`. Block 0 is nobody's: it takes the
 writes of unused tree nodes.
+
+A cache may keep e4m3, half the bytes of bf16. It needs no scales: keys and values of Llama models
+lie far within its range of +-448 (SmolLM2: 24 and 15 at most), and being a floating-point format it
+rounds small values as finely as large ones.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tuner.engines.redrafter.config import LlamaConfig
+from tuner.engines.redrafter.quant.fp8 import E4M3, LARGEST
 
 BLOCK = 16
 
@@ -48,8 +53,15 @@ class KVCache:
     """Keys and values of all layers: [layers, 2, slots, kv_heads, head_dim]."""
 
     def __init__(
-        self, config: LlamaConfig, blocks: int, device: torch.device, dtype: torch.dtype
+        self,
+        config: LlamaConfig,
+        blocks: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        stored: torch.dtype | None = None,
     ) -> None:
+        """Make a cache that attention reads in `dtype` and that is kept in `stored`, or as read."""
+        self.dtype = dtype
         self.data = torch.zeros(
             config.num_layers,
             2,
@@ -57,7 +69,7 @@ class KVCache:
             config.num_kv_heads,
             config.head_dim,
             device=device,
-            dtype=dtype,
+            dtype=stored or dtype,
         )
         self.pool = BlockPool(blocks)
         self.blocks = blocks
@@ -89,13 +101,32 @@ class KVCache:
             from tuner.engines.redrafter.kernels.store import store
 
             return store(keys, values, self.data[layer], slots)
-        self.data[layer, 0].index_copy_(0, slots, keys)
-        self.data[layer, 1].index_copy_(0, slots, values)
+        for kept, new in zip(self.data[layer], (keys, values), strict=True):
+            if self.data.dtype == E4M3:
+                new = new.clamp(-LARGEST, LARGEST)
+            _bits(kept).index_copy_(0, slots, _bits(new.to(kept.dtype)))
         return None
+
+    def read(self, layer: int, slots: Tensor | slice) -> Tensor:
+        """Return keys and values [2, B, S, kv_heads, head_dim] of `slots` [B, S] of one layer.
+
+        A slice stands for one run of slots, B = 1.
+        """
+        data = self.data[layer]
+        if isinstance(slots, slice):
+            return data[:, slots].unsqueeze(1).to(self.dtype)
+        picked = data.index_select(1, slots.flatten())
+        return picked.view(2, *slots.shape, *data.shape[2:]).to(self.dtype)
 
     def move(self, source: Tensor, target: Tensor) -> None:
         """Copy slots of every layer; all are read before any is written."""
-        self.data.index_copy_(2, target, self.data.index_select(2, source))
+        bits = _bits(self.data)
+        bits.index_copy_(2, target, bits.index_select(2, source))
+
+
+def _bits(x: Tensor) -> Tensor:
+    """View FP8 as bytes: torch copies them by index on every device."""
+    return x.view(torch.uint8) if x.dtype == E4M3 else x
 
 
 def blocks_for(tokens: int) -> int:

@@ -28,7 +28,8 @@ def attend(
 
     Args:
         q: [B * N, heads, dim], a row's heads contiguous.
-        keys: [all slots, kv_heads, dim], contiguous; the nodes' own are already there.
+        keys: [all slots, kv_heads, dim], contiguous; the nodes' own are already there. In the
+            dtype of `q`, or in FP8, which is widened to it.
         values: as `keys`.
         slots: [at least B, capacity] slot of every position.
         kv_len: [at least B] positions before the tree.
@@ -143,7 +144,7 @@ def _attend_part(
         inside = column < end
         slot = tl.load(slot_ptr + sequence * slot_stride + column, mask=inside, other=0)
         at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
-        key = tl.load(key_ptr + at, mask=inside[:, None] & real, other=0.0)
+        key = tl.load(key_ptr + at, mask=inside[:, None] & real, other=0.0).to(q.dtype)
         score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
         other = column - context  # the node in this column, negative for context
         seen = tl.load(
@@ -157,7 +158,7 @@ def _attend_part(
         shift = tl.where(highest == float("-inf"), 0.0, highest)
         p = tl.exp(score - shift[:, None])
         fade = tl.exp(best - shift)
-        value = tl.load(value_ptr + at, mask=inside[:, None] & real, other=0.0)
+        value = tl.load(value_ptr + at, mask=inside[:, None] & real, other=0.0).to(q.dtype)
         weight = weight * fade + tl.sum(p, 1)
         mixed = mixed * fade[:, None] + tl.dot(p.to(value.dtype), value, input_precision=EXACT)
         best = highest
