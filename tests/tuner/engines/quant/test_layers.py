@@ -101,6 +101,14 @@ def test_a_weight_of_zeros_stays_zero(kind):
     assert not layer(torch.ones(2, 128)).any()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["torch", "auto"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_weight_of_zeros_stays_zero_on_cuda(kind, kernel):
+    fast = fast_linear(kind.from_float(torch.zeros(512, 512, device="cuda")), kernel)
+    assert not fast(torch.ones(2, 512, device="cuda", dtype=torch.bfloat16)).any()
+
+
 def test_few_and_many_rows_may_go_different_ways(weight):
     few, many = (Fp8Linear.from_float(w) for w in (weight, -weight))
     both, x = ByRows(few, many), torch.ones(33, 256)

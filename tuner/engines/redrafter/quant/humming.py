@@ -59,11 +59,11 @@ class HummingLinear(DeviceOnly):
         for rows in _CHECKED_ROWS:
             x = torch.randn(rows, linear.in_features, device=weight.device).bfloat16()
             expected = linear.add_bias(x.float() @ weight.t())
-            error = (self(x).float() - expected).norm() / expected.norm()
-            if not float(error) < _TOLERANCE:
+            error, size = (self(x).float() - expected).norm(), expected.norm()
+            if not float(error) <= _TOLERANCE * float(size):  # NaN fails, a layer of zeros may not
                 raise EngineFailure(
-                    f"{_cannot(linear)}: at {rows} rows its relative error is "
-                    f"{float(error):.3g}; {_INSTEAD}"
+                    f"{_cannot(linear)}: at {rows} rows its error is {float(error):.3g}, the "
+                    f"output's size is {float(size):.3g}; {_INSTEAD}"
                 )
 
 
