@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
+KVCacheDtype = Literal["auto", "fp8"]
 ProfilerName = Literal["nsys", "ncu", "torch"]
 FinishReason = Literal["stop", "length"]
 STEP_PHASES = ("prefill", "draft", "tree", "verify", "accept", "host")
@@ -108,6 +109,7 @@ class TrialConfig(Record):
     draft_vocab_size: Annotated[int, Field(ge=1)] | None = None  # None: the drafter's own
     device: str = "auto"
     quantization: Precision | None = None  # None: the device's default precision
+    kv_cache_dtype: KVCacheDtype = "auto"  # auto: as activations are
     beam_width: Annotated[int, Field(ge=1, le=64)] = 4
     draft_len: Annotated[int, Field(ge=0, le=16)] = 4
     batch_size: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -120,6 +122,8 @@ class TrialConfig(Record):
     def describe(self) -> str:
         """Name the config in a few words."""
         rest = f"batch {self.batch_size}" + (f", {self.quantization}" if self.quantization else "")
+        if self.kv_cache_dtype != "auto":
+            rest += f", {self.kv_cache_dtype} KV cache"
         if self.draft_len == 0:
             return f"no speculation, {rest}"
         if self.draft_vocab_size is not None:

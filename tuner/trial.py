@@ -184,6 +184,7 @@ def headline(result: TrialResult) -> dict[str, object]:
         "model": result.config.model,
         "device": result.device,
         "precision": result.precision,
+        "kv_cache_dtype": result.config.kv_cache_dtype,
         "compute": result.compute,
         "drafter": result.config.drafter,
         "draft_vocab_size": result.config.draft_vocab_size,

@@ -118,10 +118,11 @@ def _throughput_draws(results: Sequence[TrialResult]) -> dict[int, NDArray[np.fl
     """Bootstrap draws of each trial's output tokens/s, freed of the host's drift.
 
     Trials run minutes apart, so their raw throughputs also tell how busy the host was. A trial's
-    throughput is taken as its paired speed-up times the throughput of the baseline of its batch
-    and precision, pooled over all trials that measured it: what slowed one slowed its own pair.
+    throughput is taken as its paired speed-up times the throughput of the baseline of its batch,
+    precision and KV cache, pooled over all trials that measured it: what slowed one slowed its own
+    pair.
     """
-    pooled: dict[tuple[int, str | None], list[PairedRound]] = {}
+    pooled: dict[tuple[int, str | None, str], list[PairedRound]] = {}
     for result in results:
         pooled.setdefault(_load(result), []).extend(result.rounds)
     draws = {}
@@ -142,8 +143,9 @@ def _baseline_throughput(rounds: Sequence[PairedRound]) -> float | None:
     return sum(r.baseline_tokens for r in rounds) / seconds if rounds else None
 
 
-def _load(result: TrialResult) -> tuple[int, str | None]:
-    return result.config.batch_size, result.config.quantization
+def _load(result: TrialResult) -> tuple[int, str | None, str]:
+    config = result.config
+    return config.batch_size, config.quantization, config.kv_cache_dtype
 
 
 def _name(result: TrialResult) -> str:

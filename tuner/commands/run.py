@@ -41,6 +41,9 @@ def run(
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Requests served at once.")] = None,
     quantization: Annotated[str | None, typer.Option(help="fp32, bf16, fp16.")] = None,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option(help="auto: as activations are; fp8: half the bytes of bf16.")
+    ] = None,
     workload: Annotated[
         str | None, typer.Option(help="builtin, builtin:CATEGORY or a prompt file.")
     ] = None,
@@ -74,6 +77,7 @@ def run(
         "draft_len": draft_len,
         "batch_size": batch_size,
         "quantization": quantization,
+        "kv_cache_dtype": kv_cache_dtype,
     }
     load = {
         "workload": workload,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
+from profiles.records import RequestRecord, TrialConfig
+from tests.tuner.engines.tiny import VOCAB
+from tuner.engines.base import Request
 from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
-from tuner.engines.redrafter.kv_cache import E4M3, KVCache
+from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.engines.redrafter.kv_cache import E4M3, KVCache, kept_dtype
+from tuner.errors import UnsupportedConfig
 
 CONFIG = LlamaConfig(
     vocab_size=24,
@@ -62,7 +69,44 @@ def test_move_reads_everything_before_it_writes(cache):
         )
 
 
-def test_fp8_takes_a_quarter_of_fp32():
-    cpu = torch.device("cpu")
-    narrow = KVCache(CONFIG, 4, cpu, torch.float32, E4M3)
-    assert 4 * narrow.nbytes == KVCache(CONFIG, 4, cpu, torch.float32).nbytes
+def test_auto_is_as_activations_are_and_old_gpus_have_no_fp8(monkeypatch):
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "some GPU")
+    for capability, able in (((8, 0), False), ((8, 9), True), ((9, 0), True)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, c=capability: c)
+        assert kept_dtype("auto", gpu, torch.bfloat16) == torch.bfloat16
+        if able:
+            assert kept_dtype("fp8", gpu, torch.bfloat16) == E4M3
+        else:
+            with pytest.raises(UnsupportedConfig, match="kv_cache_dtype = 'fp8': needs a GPU"):
+                kept_dtype("fp8", gpu, torch.bfloat16)
+
+
+def test_speculation_over_fp8_writes_what_plain_decoding_over_fp8_writes(tiny_llama, tiny_drafter):
+    draw = random.Random(0)
+    prompts = [tuple(draw.randrange(VOCAB) for _ in range(draw.randint(1, 20))) for _ in range(6)]
+    requests = [Request(str(i), prompt, 24) for i, prompt in enumerate(prompts)]
+    engine = RedrafterEngine()
+
+    def serve(kv_cache_dtype: str, **tree: int) -> tuple[dict[str, list[int]], int]:
+        config = TrialConfig(
+            model=str(tiny_llama),
+            drafter=str(tiny_drafter),
+            device="cpu",
+            quantization="fp32",
+            kv_cache_dtype=kv_cache_dtype,
+            batch_size=3,
+            **tree,
+        )
+        prepared = engine.prepare(config, 64)
+        assert ("KV cache in fp8" in prepared.compute) == (kv_cache_dtype == "fp8")
+        records = [r for r in engine.serve(requests) if isinstance(r, RequestRecord)]
+        return {r.id: r.output_token_ids for r in records}, engine.memory().kv_bytes
+
+    drafted, narrow = serve("fp8", beam_width=4, draft_len=4)
+    plain, _ = serve("fp8", beam_width=1, draft_len=0)
+    exact, wide = serve("auto", beam_width=4, draft_len=4)
+    engine.close()
+    assert drafted == plain
+    assert drafted != exact, "FP8 that changes nothing is not FP8"
+    assert 4 * narrow == wide

@@ -16,7 +16,7 @@ from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
 from tuner.engines.base import Engine, Prepared, Progress, Request, Support
 from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
-from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes
+from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes, kept_dtype
 from tuner.engines.redrafter.linear import (
     DEFAULT_PRECISION,
     DTYPES,
@@ -78,6 +78,7 @@ class RedrafterEngine(Engine):
         progress = on_progress or (lambda fraction, text: None)
         device = pick_device(config.device)
         compute = compute_path(config.quantization or DEFAULT_PRECISION, device)
+        kept = kept_dtype(config.kv_cache_dtype, device, compute.activation_dtype)
         self._loop = None
         progress(0.0, f"loading {config.model}")
         model = self._load_model(config.model, compute)
@@ -89,7 +90,7 @@ class RedrafterEngine(Engine):
             raise BadInput(
                 "max_seq_len", max_seq_len, f"the model reads {model.config.max_position} positions"
             )
-        self._make_room(model, config, reach, compute)
+        self._make_room(model, config, reach, compute, kept)
         if drafter is not None and config.draft_len > 0:
             self._make_places(drafter, config.batch_size, reach)
         self._loop = self._loop_for(model, drafter, config, max_seq_len)
@@ -99,7 +100,7 @@ class RedrafterEngine(Engine):
             cost_s=time.perf_counter() - started,
             device=_device_name(device),
             precision=compute.precision,
-            compute=_described(compute, model),
+            compute=_described(compute, model, config),
         )
 
     def serve(
@@ -159,14 +160,23 @@ class RedrafterEngine(Engine):
             self._loaded_model = (name, compute)
         return self._model
 
-    def _make_room(self, model: Llama, config: TrialConfig, reach: int, compute: Compute) -> None:
+    def _make_room(
+        self,
+        model: Llama,
+        config: TrialConfig,
+        reach: int,
+        compute: Compute,
+        kept: torch.dtype,
+    ) -> None:
         """Have a KV cache and positions for `config`; ones that are large enough stay."""
         blocks = 1 + config.batch_size * blocks_for(reach)
         positions = 0 if model.rotation is None else model.rotation.shape[0]
-        if self._cache is None or self._cache.blocks < blocks or positions < reach:
+        cache = self._cache
+        fits = cache is not None and cache.blocks >= blocks and cache.data.dtype == kept
+        if not fits or positions < reach:
             self._loops, self._cache = {}, None
             model.prepare_positions(reach, compute.device, compute.activation_dtype)
-            self._cache = _reserve(model, config, blocks, compute)
+            self._cache = _reserve(model, config, blocks, compute, kept)
 
     def _make_places(self, drafter: DraftMethod, places: int, positions: int) -> None:
         """Have room in the drafter's own buffers; what is large enough stays."""
@@ -214,10 +224,13 @@ class RedrafterEngine(Engine):
         return self._drafter
 
 
-def _described(compute: Compute, model: Llama) -> str:
-    if not compute.quantized:
-        return compute.description
-    return f"{compute.description}; {describe_kernels(model)}"
+def _described(compute: Compute, model: Llama, config: TrialConfig) -> str:
+    parts = [compute.description]
+    if compute.quantized:
+        parts.append(describe_kernels(model))
+    if config.kv_cache_dtype != "auto":
+        parts.append(f"KV cache in {config.kv_cache_dtype}")
+    return "; ".join(parts)
 
 
 def _drafter_name(config: TrialConfig) -> str:
@@ -233,9 +246,11 @@ def _drafter_name(config: TrialConfig) -> str:
     )
 
 
-def _reserve(model: Llama, config: TrialConfig, blocks: int, compute: Compute) -> KVCache:
+def _reserve(
+    model: Llama, config: TrialConfig, blocks: int, compute: Compute, kept: torch.dtype
+) -> KVCache:
     """Make the KV cache, after checking that it fits."""
-    needed = cache_bytes(model.config, blocks, compute.activation_dtype)
+    needed = cache_bytes(model.config, blocks, kept)
     free = _free_bytes(compute.device)
     if needed > free:
         raise OutOfMemory(
@@ -243,7 +258,8 @@ def _reserve(model: Llama, config: TrialConfig, blocks: int, compute: Compute) -
             f"{needed / 2**20:,.0f} MiB, {free / 2**20:,.0f} MiB are free; lower batch_size or "
             "max_new_tokens"
         )
-    return _fit(lambda: KVCache(model.config, blocks, compute.device, compute.activation_dtype))
+    dtype = compute.activation_dtype
+    return _fit(lambda: KVCache(model.config, blocks, compute.device, dtype, kept))
 
 
 def _fit(make: Callable[[], T]) -> T:

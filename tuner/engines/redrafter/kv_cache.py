@@ -16,6 +16,8 @@ from torch import Tensor
 
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.quant.fp8 import E4M3, LARGEST
+from tuner.engines.redrafter.quant.support import refused
+from tuner.errors import UnsupportedConfig
 
 BLOCK = 16
 
@@ -58,9 +60,9 @@ class KVCache:
         blocks: int,
         device: torch.device,
         dtype: torch.dtype,
-        stored: torch.dtype | None = None,
+        kept: torch.dtype | None = None,
     ) -> None:
-        """Make a cache that attention reads in `dtype` and that is kept in `stored`, or as read."""
+        """Make a cache of `kept` numbers, or of `dtype`, in which attention reads it."""
         self.dtype = dtype
         self.data = torch.zeros(
             config.num_layers,
@@ -69,7 +71,7 @@ class KVCache:
             config.num_kv_heads,
             config.head_dim,
             device=device,
-            dtype=stored or dtype,
+            dtype=kept or dtype,
         )
         self.pool = BlockPool(blocks)
         self.blocks = blocks
@@ -101,10 +103,10 @@ class KVCache:
             from tuner.engines.redrafter.kernels.store import store
 
             return store(keys, values, self.data[layer], slots)
-        for kept, new in zip(self.data[layer], (keys, values), strict=True):
-            if self.data.dtype == E4M3:
+        for side, new in zip(self.data[layer], (keys, values), strict=True):
+            if side.dtype == E4M3:
                 new = new.clamp(-LARGEST, LARGEST)
-            _bits(kept).index_copy_(0, slots, _bits(new.to(kept.dtype)))
+            _bits(side).index_copy_(0, slots, _bits(new.to(side.dtype)))
         return None
 
     def read(self, layer: int, slots: Tensor | slice) -> Tensor:
@@ -127,6 +129,21 @@ class KVCache:
 def _bits(x: Tensor) -> Tensor:
     """View FP8 as bytes: torch copies them by index on every device."""
     return x.view(torch.uint8) if x.dtype == E4M3 else x
+
+
+def kept_dtype(name: str, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Return what a cache called `name` keeps on `device` where activations are in `dtype`.
+
+    Raises:
+        UnsupportedConfig: FP8 on a GPU that cannot convert it.
+    """
+    if name == "auto":
+        return dtype
+    if device.type == "cuda" and "fp8" in refused(device):
+        raise UnsupportedConfig(
+            "kv_cache_dtype", name, "needs a GPU of compute capability 8.9 or higher; use auto"
+        )
+    return E4M3
 
 
 def blocks_for(tokens: int) -> int:
