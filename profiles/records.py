@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -126,9 +127,17 @@ class TrialConfig(Record):
             rest += f", {self.kv_cache_dtype} KV cache"
         if self.draft_len == 0:
             return f"no speculation, {rest}"
+        if self.drafter is not None:
+            rest += f", {_last_part(self.drafter)}"
         if self.draft_vocab_size is not None:
             rest += f", draft vocabulary {self.draft_vocab_size}"
         return f"beam width {self.beam_width}, draft length {self.draft_len}, {rest}"
+
+
+def _last_part(drafter: str) -> str:
+    """Name a drafter without the folders that lead to it."""
+    kind, colon, path = drafter.rpartition(":")
+    return f"{kind}{colon}{PurePath(path).name}"
 
 
 class WorkloadSpec(Record):

@@ -17,13 +17,17 @@ from pathlib import Path
 from profiles.status import RunStatus, now_utc
 from profiles.store import RunFolder
 from tuner.errors import BadInput
+from tuner.models.drafters import check_drafter
 from tuner.runs import create_run, open_run, run_store
 from tuner.sweep.spec import SweepSpec
 from tuner.workloads import load_workload
 
 
 def create_sweep(spec: SweepSpec) -> RunFolder:
-    """Check the spec's workload and claim a run folder. Raises BadInput."""
+    """Check the spec's drafters and workload, and claim a run folder. Raises BadInput."""
+    if spec.engine != "fake":  # which loads none
+        for drafter in spec.knobs["drafter"]:
+            check_drafter(drafter, spec.model)
     workload = load_workload(spec.workload.workload)
     return create_run("sweep", spec.model_dump(mode="json"), spec.seed, workload.content_hash)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dashboard.formats import MIB
 from profiles.records import Precision
@@ -26,7 +26,8 @@ class SweepRequest:
     trials: int
     sampler: str
     seed: int
-    drafter: str = ""
+    drafter: list[str | None] = field(default_factory=lambda: [None])
+    draft_vocab_size: list[int | None] = field(default_factory=lambda: [None])
     min_tokens_per_s: float | None = None
     max_tpot_ms_p95: float | None = None
     max_ttft_ms_p95: float | None = None
@@ -38,12 +39,13 @@ class SweepRequest:
             {
                 "engine": self.engine,
                 "model": self.model.strip(),
-                "drafter": self.drafter.strip() or None,
                 "space": {
                     "beam_width": self.beam_width,
                     "draft_len": self.draft_len,
                     "batch_size": self.batch_size,
                     "quantization": self.quantization,
+                    "drafter": self.drafter,
+                    "draft_vocab_size": self.draft_vocab_size,
                 },
                 "workload": {
                     "workload": self.workload,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import pandas as pd
 
@@ -23,6 +24,8 @@ class TrialRow:
     draft_len: int
     batch_size: int
     precision: str
+    drafter: str | None = None
+    draft_vocab_size: int | None = None
     tokens_per_s: float | None = None
     speedup: float | None = None
     interval: str | None = None
@@ -59,8 +62,12 @@ def failures(results: Sequence[TrialResult]) -> dict[str, list[int]]:
 
 
 def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """The rows as a frame, its columns there even without rows."""
-    return pd.DataFrame([asdict(row) for row in rows], columns=[f.name for f in fields(TrialRow)])
+    """The rows as a frame, its columns there even without rows; drafters only where they differ."""
+    names = [f.name for f in fields(TrialRow)]
+    for name in ("drafter", "draft_vocab_size"):
+        if len({getattr(row, name) for row in rows if row.draft_len}) < 2:
+            names.remove(name)
+    return pd.DataFrame([asdict(row) for row in rows], columns=names)
 
 
 def note_of(result: TrialResult) -> str:
@@ -77,14 +84,11 @@ def note_of(result: TrialResult) -> str:
 
 
 def _finished(result: TrialResult) -> TrialRow:
-    config, metrics = result.config, result.metrics
+    metrics = result.metrics
     peak = result.memory.peak_bytes if result.memory else None
     return TrialRow(
         trial=result.number,
-        beam_width=config.beam_width if config.draft_len else None,
-        draft_len=config.draft_len,
-        batch_size=config.batch_size,
-        precision=result.precision or config.quantization or "default",
+        **_knobs(result.config, result.precision),
         tokens_per_s=metrics.output_tokens_per_s if metrics else None,
         speedup=result.speedup.speedup if result.speedup else None,
         interval=interval(result.speedup),
@@ -97,6 +101,19 @@ def _finished(result: TrialResult) -> TrialRow:
     )
 
 
+def _knobs(config: TrialConfig, precision: str | None) -> dict[str, Any]:
+    """What was asked for; without speculation there is no drafter."""
+    drafts = config.draft_len > 0
+    return {
+        "beam_width": config.beam_width if drafts else None,
+        "draft_len": config.draft_len,
+        "batch_size": config.batch_size,
+        "precision": precision or config.quantization or "default",
+        "drafter": config.drafter or "default" if drafts else None,
+        "draft_vocab_size": config.draft_vocab_size if drafts else None,
+    }
+
+
 def _over_a_limit(result: TrialResult) -> bool:
     return result.state is TrialState.INFEASIBLE and bool(result.violations)
 
@@ -104,10 +121,7 @@ def _over_a_limit(result: TrialResult) -> bool:
 def _pending(number: int, config: TrialConfig, unfinished: bool) -> TrialRow:
     return TrialRow(
         trial=number,
-        beam_width=config.beam_width if config.draft_len else None,
-        draft_len=config.draft_len,
-        batch_size=config.batch_size,
-        precision=config.quantization or "default",
+        **_knobs(config, None),
         state="running" if unfinished else "interrupted",
         note="" if unfinished else "cut short; it is measured again when the run is resumed",
     )

@@ -7,12 +7,15 @@ import streamlit as st
 from dashboard.data.judged import OBJECTIVES
 from dashboard.data.sweep_request import SweepRequest
 from tuner.engines import engine_names
+from tuner.models.drafters import RETRIEVAL
 from tuner.sweep.spec import SweepSpec
 
 SUGGESTED = SweepSpec()
 BEAM_WIDTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16]
 DRAFT_LENS = [1, 2, 3, 4, 5, 6, 7, 8, 10]
 BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+SHIPPED = "the model's own"
+DRAFT_VOCABULARIES = [None, 512, 1024, 2048, 4096, 8192, 16_384, 32_768]
 PRECISIONS = [None, "fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
 SAMPLERS = {
     "tpe": "TPE: learns from the trials so far",
@@ -55,12 +58,6 @@ def _served() -> dict:
             help="The built-in smollm2-135m, a Hugging Face folder on this host, or a hub id.",
         ),
     }
-    values["drafter"] = st.text_input(
-        "Drafter",
-        "",
-        placeholder="the one that ships with the model",
-        help="The ReDrafter checkpoint. Leave empty for the built-in model's own.",
-    )
     requests, tokens = st.columns(2)
     values["requests"] = requests.number_input(
         "Requests",
@@ -106,7 +103,7 @@ def _limit(place: st.delta_generator.DeltaGenerator, label: str, explained: str)
 
 
 def _space() -> dict:
-    return {
+    space = {
         "beam_width": st.pills(
             "Beam width (W)",
             BEAM_WIDTHS,
@@ -137,6 +134,32 @@ def _space() -> dict:
             format_func=lambda name: name or "default",
             help="default is the device's own choice. A precision that this host cannot run gives "
             "a failed trial with the reason.",
+        ),
+    }
+    with st.expander("Drafters (optional)"):
+        return space | _drafters()
+
+
+def _drafters() -> dict:
+    named = st.multiselect(
+        "Drafters",
+        [SHIPPED, RETRIEVAL],
+        default=[SHIPPED],
+        accept_new_options=True,
+        help="Type the folder of a drafter to add it. retrieval copies from the prompt and the "
+        "answer so far and needs no training; retrieval:PATH copies from text files as well. "
+        "Only the built-in model has a drafter of its own.",
+    )
+    return {
+        "drafter": [None if name == SHIPPED else name.strip() for name in named],
+        "draft_vocab_size": st.pills(
+            "Draft vocabulary",
+            DRAFT_VOCABULARIES,
+            selection_mode="multi",
+            default=[None],
+            format_func=lambda size: "all" if size is None else f"{size:,}",
+            help="The most frequent tokens of the drafter, nothing else: drafts are faster and "
+            "accepted less often. The text stays the same.",
         ),
     }
 

@@ -20,6 +20,10 @@ COLUMNS = {
     ),
     "batch_size": _NUMBER("Batch", width=60),
     "precision": _TEXT("Precision", width=75),
+    "drafter": _TEXT("Drafter", width="medium"),
+    "draft_vocab_size": _NUMBER(
+        "Vocabulary", width=85, help="Tokens that the drafter may propose; none: its own"
+    ),
     "tokens_per_s": _NUMBER("Tok/s", format="%.1f", width=70, help="Output tokens/s, all users"),
     "speedup": _NUMBER(
         "Speed-up", format="%.2fx", width=80, help="Paired ratio to no speculation at this batch"

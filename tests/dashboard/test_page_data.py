@@ -11,7 +11,7 @@ from dashboard.data.judged import OBJECTIVES
 from dashboard.data.live_state import WORDS, live_state, utc_now
 from dashboard.data.sweep_request import SweepRequest
 from dashboard.data.trial_facts import evidence, facts
-from dashboard.data.trial_rows import as_frame, trial_rows
+from dashboard.data.trial_rows import as_frame, finished_rows, trial_rows
 from profiles.errors import DamagedRun
 from profiles.records import TextCheck, TrialConfig, TrialProgress
 from profiles.status import RunStatus
@@ -121,6 +121,20 @@ def test_a_table_without_rows_keeps_its_columns():
     assert list(as_frame([]))[:3] == ["trial", "beam_width", "draft_len"]
 
 
+def test_drafters_are_shown_where_more_than_one_is_tried():
+    def rows(*knobs):
+        speculating = [trial(n, config=TrialConfig(**each)) for n, each in enumerate(knobs, 1)]
+        return as_frame(finished_rows([baseline(0), *speculating]))
+
+    one = rows({"drafter": "a"}, {"drafter": "a", "beam_width": 2})
+    assert not {"drafter", "draft_vocab_size"} & set(one)
+    two = rows({}, {"drafter": "retrieval"})
+    assert two["drafter"].isna()[0] and list(two["drafter"][1:]) == ["default", "retrieval"]
+    assert "draft_vocab_size" not in two
+    sizes = rows({"draft_vocab_size": 64}, {})["draft_vocab_size"]
+    assert sizes[1] == 64 and list(sizes.isna()) == [True, False, True]
+
+
 def test_text_that_differs_is_noted(store):
     differs = trial(0, text=TextCheck(requests=2, equal=1))
     (row,) = trial_rows(make_run(store, differs), [differs], unfinished=False)
@@ -166,6 +180,13 @@ def test_the_form_becomes_a_spec_with_limits_in_the_records_units():
     assert (spec.engine, spec.model, spec.drafter, spec.seed) == ("fake", "m", None, 3)
     assert (spec.space.beam_width, spec.workload.requests, spec.workload.seed) == ([1, 4], 8, 3)
     assert spec.limits == {"tpot_ms_p95": 50.0, "memory_peak_bytes": 2.0 * 1024 * 1024}
+    assert (spec.space.drafter, spec.space.draft_vocab_size) == ([None], [None])
+
+
+def test_drafters_of_the_form_are_searched():
+    spec = SweepRequest(**REQUEST, drafter=[None, "retrieval"], draft_vocab_size=[64]).spec()
+    drafted = {(point.drafter, point.draft_vocab_size) for point in spec.points()}
+    assert drafted == {(None, 64), ("retrieval", None)}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def sweep(
     trials: Annotated[int | None, typer.Option(help="Configs beside the baselines.")] = None,
     json_output: JsonFlag = False,
 ) -> None:
-    """Search beam width, draft length, batch size and quantization."""
+    """Search beam width, draft length, batch size, quantization and drafter."""
     from tuner.launch import create_sweep
     from tuner.sweep.spec import parse_spec, read_yaml
 

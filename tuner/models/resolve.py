@@ -42,11 +42,22 @@ def resolve_model(name: str) -> Path:
         return path
     if path.exists():
         raise BadInput("model", name, "is a file; give the directory that holds config.json")
-    if _HUB_ID.match(name):
+    if is_hub_id(name):
         return _download(name)
     raise BadInput(
         "model", name, f"no such directory; use {BUILTIN_MODEL!r}, a directory, or a hub id"
     )
+
+
+def local_folder(name: str) -> Path | None:
+    """Return the directory of `name` if it is there already; nothing is prepared or downloaded."""
+    path = cache_dir() / name if name == BUILTIN_MODEL else Path(name).expanduser()
+    return path if path.is_dir() else None
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether `name` is spelled as the hub spells its models."""
+    return bool(_HUB_ID.match(name))
 
 
 def _download(hub_id: str) -> Path:

@@ -69,7 +69,8 @@ class Coordinator:
 
     def _recover(self) -> None:
         """Bring the study in line with the disk, and queue what has to be measured first."""
-        self.known = {r.config_hash: self._judged(r) for r in self.run.trials()}
+        # A config may have got fields since it was measured: its hash is made anew.
+        self.known = {self._key(r.config): self._judged(r) for r in self.run.trials()}
         on_disk = {result.number: result for result in self.known.values()}
         for trial in unfinished(self.study):
             result = on_disk.get(trial.user_attrs.get(NUMBER, -1))
@@ -108,19 +109,18 @@ class Coordinator:
                 enqueue(self.study, self.spec, self._any_untried())
             trial = self.study.ask(distributions(self.spec))
             config = config_of(trial, self.spec)
-            key = config_hash(config, self.spec.workload, self.workload_hash)
+            key = self._key(config)
             if key not in self.known:
                 break
             tell(self.study, trial, self.known[key], self.spec)
         return trial, config, key
 
     def _any_untried(self) -> TrialConfig:
-        untried = [
-            point
-            for point in self.spec.points()
-            if config_hash(point, self.spec.workload, self.workload_hash) not in self.known
-        ]
+        untried = [p for p in self.spec.points() if self._key(p) not in self.known]
         return random.Random(self.spec.seed + len(self.known)).choice(untried)
+
+    def _key(self, config: TrialConfig) -> str:
+        return config_hash(config, self.spec.workload, self.workload_hash)
 
     def _work(self, number: int) -> None:
         """Run one worker to its end, or to the end of this process."""

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from profiles.records import Precision, Record, TrialConfig, TrialResult, WorkloadSpec
 from tuner.errors import BadInput
+from tuner.models.drafters import is_retrieval
 
 Objective = Literal[
     "output_tokens_per_s",
@@ -25,6 +26,8 @@ HIGHER_IS_BETTER: frozenset[str] = frozenset({"output_tokens_per_s"})
 _Width = Annotated[int, Field(ge=1, le=64)]
 _Length = Annotated[int, Field(ge=1, le=16)]
 _Batch = Annotated[int, Field(ge=1, le=1024)]
+_Drafter = Annotated[str, Field(min_length=1)]
+_Vocabulary = Annotated[int, Field(ge=1)]
 
 
 class SearchSpace(Record):
@@ -34,6 +37,8 @@ class SearchSpace(Record):
     draft_len: Annotated[list[_Length], Field(min_length=1)] = [2, 3, 4, 5]
     batch_size: Annotated[list[_Batch], Field(min_length=1)] = [1, 4]
     quantization: Annotated[list[Precision | None], Field(min_length=1)] = [None]
+    drafter: list[_Drafter | None] = []  # none: the spec's own; null: the one shipped for the model
+    draft_vocab_size: Annotated[list[_Vocabulary | None], Field(min_length=1)] = [None]
 
     @field_validator("*")
     @classmethod
@@ -58,11 +63,17 @@ class SweepSpec(Record):
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     seed: Annotated[int, Field(ge=0)] = 0
 
+    @property
+    def knobs(self) -> dict[str, list[Any]]:
+        """The values to try of every knob, by its name in the trial config."""
+        return self.space.model_dump() | {"drafter": self.space.drafter or [self.drafter]}
+
     def config(self, **knobs: Any) -> TrialConfig:
-        """Return the trial config of one point; without speculation beam_width means nothing."""
-        config = TrialConfig(
-            engine=self.engine, model=self.model, drafter=self.drafter, device=self.device, **knobs
-        )
+        """Return the trial config of one point, without the knobs that mean nothing there."""
+        fixed = {"engine": self.engine, "model": self.model, "device": self.device}
+        config = TrialConfig.model_validate({"drafter": self.drafter, **fixed, **knobs})
+        if is_retrieval(config.drafter):
+            config = config.model_copy(update={"draft_vocab_size": None})
         return config.baseline() if config.draft_len == 0 else config
 
     def baselines(self) -> list[TrialConfig]:
@@ -71,12 +82,10 @@ class SweepSpec(Record):
         return [self.config(draft_len=0, quantization=q, batch_size=b) for q, b in pairs]
 
     def points(self) -> Iterator[TrialConfig]:
-        """Yield every speculating config of the space."""
-        space = self.space
-        for w, d, b, q in itertools.product(
-            space.beam_width, space.draft_len, space.batch_size, space.quantization
-        ):
-            yield self.config(beam_width=w, draft_len=d, batch_size=b, quantization=q)
+        """Yield every speculating config of the space once."""
+        knobs = self.knobs
+        points = (dict(zip(knobs, p, strict=True)) for p in itertools.product(*knobs.values()))
+        yield from dict.fromkeys(self.config(**point) for point in points)
 
 
 def value_of(result: TrialResult, objective: Objective) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -15,7 +16,6 @@ from profiles.records import TrialConfig, TrialResult
 from tuner.sweep.spec import HIGHER_IS_BETTER, SweepSpec, excess, value_of
 
 NAME = "sweep"
-KNOBS = ("beam_width", "draft_len", "batch_size", "quantization")
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -62,27 +62,27 @@ def _sampler(spec: SweepSpec) -> optuna.samplers.BaseSampler:
 
 
 def distributions(spec: SweepSpec) -> dict[str, BaseDistribution]:
-    """Return the search space in Optuna's terms; draft_len 0 is the baseline."""
-    space = spec.space
-    return {
-        "beam_width": CategoricalDistribution(space.beam_width),
-        "draft_len": CategoricalDistribution([0, *space.draft_len]),
-        "batch_size": CategoricalDistribution(space.batch_size),
-        "quantization": CategoricalDistribution(space.quantization),
-    }
+    """Return the search space in Optuna's terms."""
+    return {knob: CategoricalDistribution(values) for knob, values in _choices(spec).items()}
+
+
+def _choices(spec: SweepSpec) -> dict[str, list[Any]]:
+    """The values of every knob; draft_len 0 is the baseline."""
+    return spec.knobs | {"draft_len": [0, *spec.space.draft_len]}
 
 
 def enqueue(study: Study, spec: SweepSpec, config: TrialConfig) -> None:
-    """Put `config` in the queue."""
-    params = {knob: getattr(config, knob) for knob in KNOBS}
-    if config.draft_len == 0:
-        params["beam_width"] = spec.space.beam_width[0]
+    """Put `config` in the queue; a knob that means nothing to it takes the first of its values."""
+    params = {}
+    for knob, values in _choices(spec).items():
+        value = getattr(config, knob)
+        params[knob] = value if value in values else values[0]
     study.enqueue_trial(params)
 
 
 def config_of(trial: Trial | FrozenTrial, spec: SweepSpec) -> TrialConfig:
     """Return the config that a trial of the study stands for."""
-    return spec.config(**{knob: trial.params[knob] for knob in KNOBS})
+    return spec.config(**{knob: trial.params[knob] for knob in spec.knobs})
 
 
 def tell(study: Study, trial: Trial, result: TrialResult, spec: SweepSpec) -> None:

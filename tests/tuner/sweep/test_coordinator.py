@@ -14,6 +14,8 @@ import pytest
 
 from profiles.records import TrialState
 from profiles.store import RunStore
+from tests.tuner.engines.tiny import save_tiny_drafter
+from tests.tuner.engines.training_tiny import VOCAB, save_model
 from tuner.errors import BadInput, Interrupted
 from tuner.launch import create_sweep, host_lock
 from tuner.sweep.coordinator import NUMBER, Coordinator
@@ -56,6 +58,68 @@ def test_baselines_come_first_and_no_config_is_measured_twice():
     assert {r.state for r in results} == {TrialState.COMPLETE}
     assert run.status().state == "done"
     assert run.status().trials_done == run.status().trials_planned == 10
+
+
+def test_drafters_are_searched_against_the_same_baselines():
+    space = {
+        "beam_width": [2], "draft_len": [2], "batch_size": [1],
+        "drafter": ["one", "retrieval"], "draft_vocab_size": [64, 512],
+    }  # fmt: skip
+    run = sweep(space=space, sampler="grid", trials=100)
+    baseline, *trials = [result.config for result in run.trials()]
+    assert (baseline.draft_len, baseline.drafter) == (0, None)
+    tried = [(config.drafter, config.draft_vocab_size) for config in trials]
+    assert tried == [("one", 64), ("one", 512), ("retrieval", None)]
+    verdict = judge(run)
+    assert verdict.feasible == 4
+    assert run.trial(verdict.best).config().describe() in verdict.verdict
+
+
+def test_a_search_over_drafters_is_resumed():
+    space = {"beam_width": [2], "draft_len": [2, 3], "batch_size": [1], "drafter": ["a", None]}
+    run = sweep(space=space, trials=2)
+    before = run.trials()
+    Coordinator(run, spec(space=space, trials=4)).run_to_the_end()
+    after = run.trials()
+    assert after[:3] == before and len({r.config_hash for r in after}) == len(after) == 5
+
+
+def test_a_drafter_that_does_not_fit_costs_its_own_trials(tmp_path):
+    model = save_model(tmp_path / "model")
+    short = save_tiny_drafter(tmp_path / "short", vocab=VOCAB, trained_draft_len=1)
+    space = {
+        "beam_width": [2], "draft_len": [2], "batch_size": [2], "quantization": ["fp32"],
+        "drafter": [str(short), "retrieval"],
+    }  # fmt: skip
+    run = sweep(engine="redrafter", model=str(model), device="cpu", space=space)
+    plain, *others = run.trials()
+    told = {other.config.drafter: other for other in others}
+    assert plain.state is told["retrieval"].state is TrialState.COMPLETE
+    assert told["retrieval"].text.all_equal
+    assert "draft_len = 2: the drafter was trained for at most 1" in told[str(short)].error
+
+
+def test_what_the_disk_shows_is_said_before_a_run_is_made(tmp_path):
+    model = save_model(tmp_path / "model")
+    fits = save_tiny_drafter(tmp_path / "fits", vocab=VOCAB)
+    wide = save_tiny_drafter(tmp_path / "wide", vocab=VOCAB, hidden_size=48, exit_dim=48)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+
+    def create(*drafters):
+        return create_sweep(spec(engine="redrafter", model=str(model), space={"drafter": drafters}))
+
+    for drafter, message in (
+        ("/nowhere", "drafter = '/nowhere': no such directory"),
+        (str(wide), "its hidden_size is 48, the base model's is 32"),
+        (str(tmp_path / "broken"), r"has no readable config\.json"),
+        (f"retrieval:{tmp_path / 'none.txt'}", "its text store does not exist"),
+        (None, "drafter = None: none is shipped for"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            create("retrieval", drafter)
+    assert RunStore(tmp_path / "runs").list() == []
+    create("retrieval", f"retrieval:{tmp_path}", str(fits), str(model), "some/hub-id")
 
 
 def test_the_study_holds_what_the_disk_holds():

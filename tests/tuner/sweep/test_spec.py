@@ -29,9 +29,41 @@ def test_without_speculation_the_beam_width_means_nothing():
     assert spec.config(beam_width=8, draft_len=0) == spec.config(beam_width=2, draft_len=0)
 
 
+def test_the_specs_drafter_is_tried_when_the_space_names_none():
+    spec = SweepSpec(drafter="a")
+    assert {point.drafter for point in spec.points()} == {"a"}
+    spec = SweepSpec(drafter="a", space={"drafter": ["b", None, "retrieval"]})
+    assert {point.drafter for point in spec.points()} == {"b", None, "retrieval"}
+    assert len(list(spec.points())) == 3 * 32
+    assert spec.baselines() == SweepSpec().baselines()
+
+
+def test_a_vocabulary_means_nothing_to_retrieval_and_without_speculation():
+    space = {"drafter": ["b", "retrieval:store"], "draft_vocab_size": [64, 512, None]}
+    spec = SweepSpec(space=space)
+    points = list(spec.points())
+    assert len(points) == len(set(points)) == 32 * (3 + 1)
+    sizes = {p.draft_vocab_size for p in points if p.drafter == "retrieval:store"}
+    assert sizes == {None}
+    assert spec.config(draft_len=0, draft_vocab_size=64, drafter="b") == spec.config(draft_len=0)
+
+
+def test_a_config_is_described_by_what_was_chosen():
+    config = TrialConfig(drafter="/a/folder/", draft_vocab_size=512, quantization="fp32")
+    words = "beam width 4, draft length 4, batch 1"
+    assert config.describe() == f"{words}, fp32, folder, draft vocabulary 512"
+    assert TrialConfig().describe() == words
+    assert TrialConfig(drafter="retrieval").describe() == f"{words}, retrieval"
+    assert TrialConfig(drafter="retrieval:/a/b.txt").describe() == f"{words}, retrieval:b.txt"
+    assert config.baseline().describe() == "no speculation, batch 1, fp32"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        ({"space": {"drafter": ["a", "a"]}}, r"space.drafter = .*names a value twice"),
+        ({"space": {"drafter": [""]}}, r"space.drafter.0 = ''"),
+        ({"space": {"draft_vocab_size": [0]}}, r"space.draft_vocab_size.0 = 0"),
         ({"space": {"beam_width": [0]}}, r"space.beam_width.0 = 0: .*greater than or equal to 1"),
         ({"space": {"draft_len": []}}, r"space.draft_len = \[\]: .*at least 1 item"),
         ({"space": {"batch_size": [4, 4]}}, r"space.batch_size = .*names a value twice"),

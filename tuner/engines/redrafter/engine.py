@@ -30,6 +30,7 @@ from tuner.engines.redrafter.quant.load import load_computed
 from tuner.engines.redrafter.quant.support import QUANTIZED, refused
 from tuner.errors import BadInput, OutOfMemory, UnsupportedConfig
 from tuner.models import BUILTIN_MODEL, resolve_model
+from tuner.models.drafters import no_drafter
 
 SHIPPED_DRAFTER = Path(__file__).parent / "shipped" / BUILTIN_MODEL
 LOOPS_KEPT = 4  # configs whose graphs stay captured: a trial, its baseline and room to compare
@@ -238,12 +239,7 @@ def _drafter_name(config: TrialConfig) -> str:
         return config.drafter
     if config.model == BUILTIN_MODEL:
         return str(SHIPPED_DRAFTER)
-    raise BadInput(
-        "drafter",
-        None,
-        f"none is shipped for {config.model!r}; train one with `tuner train-drafter`, or set "
-        "draft_len to 0",
-    )
+    raise no_drafter(config.model)
 
 
 def _reserve(

@@ -1,13 +1,8 @@
-"""From the name of a drafter to what drafts.
-
-`retrieval`, `retrieval:PATH` with a text store, or a directory whose config.json tells its kind.
-"""
+"""From the name of a drafter to what drafts; `tuner.models.drafters` says what names there are."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tokenizers
@@ -17,7 +12,7 @@ from tuner.engines.redrafter.config import SUPPORTED_ARCHITECTURES
 from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.drafters.causal_lm import CausalLMDraft
 from tuner.engines.redrafter.drafters.local_attention import LocalAttentionDraft
-from tuner.engines.redrafter.drafters.look_back import LOCAL_ATTENTION, load_local_attention
+from tuner.engines.redrafter.drafters.look_back import load_local_attention
 from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
 from tuner.engines.redrafter.drafters.retrieval import RetrievalDraft
 from tuner.engines.redrafter.drafters.suffix_index import SuffixIndex
@@ -27,9 +22,8 @@ from tuner.engines.redrafter.linear import Compute, apply_compute
 from tuner.engines.redrafter.llama import Llama
 from tuner.errors import BadInput
 from tuner.models import resolve_model
+from tuner.models.drafters import LOCAL_ATTENTION, is_retrieval, kind_of
 from tuner.workloads.tokenizer import HFTokenizer
-
-RETRIEVAL = "retrieval"
 
 
 def load_draft_method(
@@ -42,7 +36,7 @@ def load_draft_method(
     """Load what `drafter` names, for `model` of the folder `model_dir`, on its device.
 
     Args:
-        drafter: a name as above.
+        drafter: its name.
         model: the base model, loaded.
         model_dir: where it was loaded from.
         compute: precision and device of the drafter.
@@ -52,13 +46,13 @@ def load_draft_method(
         BadInput: nothing by that name, something that does not fit the model, or a draft vocabulary
             that the drafter does not have.
     """
-    kind, _, store = drafter.partition(":")
-    if kind == RETRIEVAL:
+    if is_retrieval(drafter):
+        store = drafter.partition(":")[2]
         _refuse_cut(draft_vocab_size, "retrieval")
         return RetrievalDraft(_index(Path(store).expanduser(), model_dir) if store else None)
     folder = resolve_model(drafter)
-    named = _kind(folder)
-    if named == LOCAL_ATTENTION:
+    kind = kind_of(folder)
+    if kind == LOCAL_ATTENTION:
         recurrent, look_back = load_local_attention(folder, model.config)
         return LocalAttentionDraft(
             apply_compute(cut_vocabulary(recurrent, draft_vocab_size), compute),
@@ -66,7 +60,7 @@ def load_draft_method(
             model.embed_tokens,
             compute.activation_dtype,
         )
-    if named in SUPPORTED_ARCHITECTURES:
+    if kind in SUPPORTED_ARCHITECTURES:
         _refuse_cut(draft_vocab_size, "a causal LM")
         known, small = _common_tokens(folder, model_dir), load_llama(folder)
         if small.config.vocab_size < known:
@@ -79,15 +73,6 @@ def load_draft_method(
 def _refuse_cut(draft_vocab_size: int | None, kind: str) -> None:
     if draft_vocab_size is not None:
         raise BadInput("draft_vocab_size", draft_vocab_size, f"{kind} has none; leave it out")
-
-
-def _kind(folder: Path) -> str:
-    """Return the architecture or the model type that config.json names."""
-    try:
-        raw: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return str((raw.get("architectures") or [raw.get("model_type")])[0])
-    except (ValueError, AttributeError, OSError) as error:
-        raise BadInput("drafter", str(folder), f"has no readable config.json ({error})") from error
 
 
 def _common_tokens(folder: Path, model_dir: Path) -> int:

@@ -27,8 +27,8 @@ from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.rope import rotation_table
 from tuner.errors import BadInput
+from tuner.models.drafters import LOCAL_ATTENTION
 
-LOCAL_ATTENTION = "local_attention_drafter"
 _WEIGHTS = "attention.safetensors"
 
 
