@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from profiles.records import Precision, Record, TrialConfig, TrialResult, WorkloadSpec
+from profiles.records import KVCacheDtype, Precision, Record, TrialConfig, TrialResult, WorkloadSpec
 from tuner.errors import BadInput
 from tuner.models.drafters import is_retrieval
 
@@ -37,6 +37,7 @@ class SearchSpace(Record):
     draft_len: Annotated[list[_Length], Field(min_length=1)] = [2, 3, 4, 5]
     batch_size: Annotated[list[_Batch], Field(min_length=1)] = [1, 4]
     quantization: Annotated[list[Precision | None], Field(min_length=1)] = [None]
+    kv_cache_dtype: Annotated[list[KVCacheDtype], Field(min_length=1)] = ["auto"]
     drafter: list[_Drafter | None] = []  # none: the spec's own; null: the one shipped for the model
     draft_vocab_size: Annotated[list[_Vocabulary | None], Field(min_length=1)] = [None]
 
@@ -77,9 +78,10 @@ class SweepSpec(Record):
         return config.baseline() if config.draft_len == 0 else config
 
     def baselines(self) -> list[TrialConfig]:
-        """Return the no-speculation config of every batch size and precision."""
-        pairs = itertools.product(self.space.quantization, self.space.batch_size)
-        return [self.config(draft_len=0, quantization=q, batch_size=b) for q, b in pairs]
+        """Return the no-speculation config of every batch size, precision and KV cache."""
+        knobs = ("quantization", "kv_cache_dtype", "batch_size")
+        points = itertools.product(*(getattr(self.space, knob) for knob in knobs))
+        return [self.config(draft_len=0, **dict(zip(knobs, p, strict=True))) for p in points]
 
     def points(self) -> Iterator[TrialConfig]:
         """Yield every speculating config of the space once."""

@@ -5,6 +5,7 @@ import pytest
 from profiles.records import TextCheck, TrialConfig, TrialResult, TrialState, WorkloadSpec
 from tuner.errors import BadInput
 from tuner.sweep.spec import (
+    SearchSpace,
     SweepSpec,
     excess,
     parse_spec,
@@ -46,6 +47,14 @@ def test_a_vocabulary_means_nothing_to_retrieval_and_without_speculation():
     sizes = {p.draft_vocab_size for p in points if p.drafter == "retrieval:store"}
     assert sizes == {None}
     assert spec.config(draft_len=0, draft_vocab_size=64, drafter="b") == spec.config(draft_len=0)
+
+
+def test_an_fp8_kv_cache_is_measured_against_its_own_baseline():
+    spec = SweepSpec(space=SearchSpace(batch_size=[2], kv_cache_dtype=["auto", "fp8"]))
+    assert [(b.batch_size, b.kv_cache_dtype) for b in spec.baselines()] == [(2, "auto"), (2, "fp8")]
+    kept = {(p.kv_cache_dtype, p.baseline().kv_cache_dtype) for p in spec.points()}
+    assert kept == {("auto", "auto"), ("fp8", "fp8")}
+    assert spec.baselines()[1].describe() == "no speculation, batch 2, fp8 KV cache"
 
 
 def test_a_config_is_described_by_what_was_chosen():
