@@ -89,7 +89,7 @@ def _search(
         target = torch.where(truth[:, column] >= 0, rank[truth[:, column].clamp(min=0)], -1)
         counted = on_path.any(1) & (target >= 0)
         with torch.no_grad():
-            log_q = drafter.logits(p, state).float().log_softmax(-1)
+            log_q = drafter.head(exits).float().log_softmax(-1)
             score, parent, token = _extend(score, log_q, target.clamp(min=0), beam_width)
             on_path = on_path.gather(1, parent[:, 1:] - 1) & (token[:, 1:] == target[:, None])
             rivals = score.clone()

@@ -43,6 +43,7 @@ def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> tuple[Drafter
             num_context_blocks=spec.num_context_blocks,
             recurrence=spec.recurrence,
             state_size=spec.state_size,
+            scored_tokens=spec.scored_tokens,
             tokenizer_sha256=tokenizer_fingerprint(spec.model_dir),
         )
     ).to(device)

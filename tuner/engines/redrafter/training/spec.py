@@ -7,13 +7,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tuner.engines.redrafter.apple_layout import SCORED_TOKENS
 from tuner.engines.redrafter.training.curriculum import Curriculum
 from tuner.engines.redrafter.training.loss import Objective
 from tuner.errors import BadInput
 
 RECURRENCES = ("elman", "gated")
 _FREE = {"model_dir", "data", "out", "device", "max_seconds", "patience", "checkpoint_seconds"}
-PLAIN: dict[str, Any] = {"context_layers": (), "context_width": 0, "num_context_blocks": 0}
+PLAIN: dict[str, Any] = {
+    "context_layers": (), "context_width": 0, "num_context_blocks": 0,
+    "scored_tokens": SCORED_TOKENS,
+}  # fmt: skip
 _POSITIVE = (
     "num_blocks", "draft_vocab_size", "draft_len", "tokens_per_step", "max_steps", "max_seconds",
     "learning_rate", "report_every", "evaluate_every",
@@ -40,6 +44,7 @@ class TrainSpec:
     num_context_blocks: int = 2
     recurrence: str = "elman"  # or gated
     state_size: int = 0  # 0: the base model's hidden size
+    scored_tokens: int = 0  # as in `DrafterConfig`; nothing that training changes
     tokens_per_step: int = 16_384  # prompts and padding included
     max_steps: int = 1000
     max_seconds: float = math.inf
@@ -62,7 +67,7 @@ class TrainSpec:
                 raise BadInput(name, getattr(self, name), "must be positive")
         for name in (
             "warmup_steps", "held_out_prompts", "held_out_tokens", "patience", "state_size",
-            "checkpoint_seconds",
+            "scored_tokens", "checkpoint_seconds",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise BadInput(name, getattr(self, name), "must not be negative")
