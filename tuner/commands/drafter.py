@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
 from tuner.commands.prompts import read_prompts
-
-if TYPE_CHECKING:
-    from tuner.engines.redrafter.training.progress import TrainRow
-    from tuner.engines.redrafter.training.spec import TrainSpec
-    from tuner.engines.redrafter.training.verdict import Verdict
 
 _MODEL = typer.Option(help="smollm2-135m, a directory or a hub id.")
 _DEVICE = typer.Option(help="auto, cpu, cuda or cuda:N.")
@@ -25,6 +19,18 @@ _DEVICE = typer.Option(help="auto, cpu, cuda or cuda:N.")
 def train_drafter(
     out: Annotated[Path, typer.Option(help="Folder of the new drafter.")],
     model: Annotated[str, _MODEL] = "smollm2-135m",
+    kind: Annotated[
+        str, typer.Option(help="recurrent, causal_lm or local_attention.")
+    ] = "recurrent",
+    layers: Annotated[
+        str | None, typer.Option(help="causal_lm: layers of the model to keep, such as 0,1,29.")
+    ] = None,
+    begin_with: Annotated[
+        str | None, typer.Option(help="local_attention: a recurrent drafter; else the shipped one.")
+    ] = None,
+    window: Annotated[
+        int, typer.Option(help="local_attention: positions that it looks back.")
+    ] = 512,
     data: Annotated[
         Path | None, typer.Option(help="Answers made earlier; else the model writes some.")
     ] = None,
@@ -36,8 +42,12 @@ def train_drafter(
     draft_vocab_size: Annotated[int, typer.Option(help="Tokens the drafter can propose.")] = 8192,
     max_steps: Annotated[int, typer.Option(help="Training steps.")] = 1000,
     max_seconds: Annotated[float, typer.Option(help="Training time.")] = float("inf"),
-    tokens_per_step: Annotated[int, typer.Option(help="Prompts and padding included.")] = 16_384,
-    learning_rate: Annotated[float, typer.Option(help="Peak.")] = 1.5e-3,
+    tokens_per_step: Annotated[
+        int | None, typer.Option(help="Prompts and padding included; 16,384, other kinds 8,192.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak; 1.5e-3, other kinds 1e-3.")
+    ] = None,
     soft_share: Annotated[
         float, typer.Option(help="The model's distribution (1) against its likeliest token (0).")
     ] = 0.1,
@@ -78,85 +88,85 @@ def train_drafter(
     device: Annotated[str, _DEVICE] = "auto",
     json_output: JsonFlag = False,
 ) -> None:
-    """Train a recurrent drafter on the model's own answers."""
+    """Train a drafter on the model's own answers.
+
+    A causal LM or a local-attention drafter takes budget, rate, batch, data and shares of the loss;
+    curriculum, draft length, draft vocabulary, measures and --resume belong to the recurrent one.
+    """
+    from tuner.commands import drafter_kinds as kinds
+    from tuner.engines.redrafter.drafters.training_loop import LoopSpec
     from tuner.engines.redrafter.engine import pick_device
     from tuner.engines.redrafter.training.curriculum import Curriculum
     from tuner.engines.redrafter.training.loss import Objective
     from tuner.engines.redrafter.training.spec import PLAIN, TrainSpec
-    from tuner.engines.redrafter.training.train import check_folder
-    from tuner.engines.redrafter.training.train import train_drafter as train
     from tuner.models import resolve_model
 
-    where = str(pick_device(device))
-    folder = resolve_model(model)
+    where, folder = str(pick_device(device)), resolve_model(model)
     answers = data or out.with_name(f"{out.name}-answers.safetensors")
-    spec = TrainSpec(
-        folder,
-        answers,
-        out,
-        draft_len=draft_len,
-        draft_vocab_size=draft_vocab_size,
-        max_steps=max_steps,
-        max_seconds=max_seconds,
-        tokens_per_step=tokens_per_step,
-        learning_rate=learning_rate,
-        objective=Objective(soft_share, kl_temperature, text_share, horizon_decay),
-        curriculum=Curriculum(one_step_share, growing_share, beam_share),
-        report_every=report_every,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        seed=seed,
-        device=where,
-        recurrence=recurrence,
-        state_size=state_size,
-        **(PLAIN if plain else {}),
-    )
-    check_folder(spec, resume)
+    common: dict[str, Any] = {
+        "max_steps": max_steps,
+        "max_seconds": max_seconds,
+        "objective": Objective(soft_share, kl_temperature, text_share, horizon_decay),
+        "report_every": report_every,
+        "seed": seed,
+        "device": where,
+    }
+    own = {"tokens_per_step": tokens_per_step, "learning_rate": learning_rate}
+    common |= {name: value for name, value in own.items() if value is not None}
+    kinds.check(kind, {"--plain": plain, "--resume": resume})
+    if kind == "causal_lm":
+        train = kinds.causal_lm(folder, out, layers, LoopSpec(answers, **common))
+    elif kind == "local_attention":
+        loop = LoopSpec(answers, **common)
+        train = kinds.local_attention(model, folder, out, begin_with, window, loop)
+    else:
+        spec = TrainSpec(
+            folder,
+            answers,
+            out,
+            draft_len=draft_len,
+            draft_vocab_size=draft_vocab_size,
+            curriculum=Curriculum(one_step_share, growing_share, beam_share),
+            evaluate_every=evaluate_every,
+            patience=patience,
+            recurrence=recurrence,
+            state_size=state_size,
+            **common,
+            **(PLAIN if plain else {}),
+        )
+        train = kinds.recurrent(spec, resume)
     if data is None and not (resume and answers.exists()):
         given = read_prompts(model, [prompt_file], prompts, 2) if prompt_file else {}
-        _write_answers(spec, prompts, given)
-    report = train(spec, _say_training, resume)
-    _say_verdict(report.verdict)
-    result = {"drafter": str(out), "answers": str(answers), **asdict(report)}
+        _write_answers(folder, answers, prompts, given, seed, where)
+    result = {"kind": kind, "drafter": str(out), "answers": str(answers), **train()}
     if json_output:
         print_json(result)
     else:
-        del result["verdict"]  # said above
+        result.pop("verdict", None)  # said already
         print_fields(result)
 
 
-def _write_answers(spec: TrainSpec, prompts: int, given: dict[str, list[tuple[int, ...]]]) -> None:
+def _write_answers(
+    model_dir: Path,
+    answers: Path,
+    prompts: int,
+    given: dict[str, list[tuple[int, ...]]],
+    seed: int,
+    device: str,
+) -> None:
     from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
 
-    spec.data.parent.mkdir(parents=True, exist_ok=True)
+    answers.parent.mkdir(parents=True, exist_ok=True)
     generate = GenerateSpec(
-        spec.model_dir,
-        spec.data,
+        model_dir,
+        answers,
         prompts=prompts,
         given=tuple(prompt for group in given.values() for prompt in group),
-        seed=spec.seed,
-        device=spec.device,
+        seed=seed,
+        device=device,
     )
     generate_answers(generate, _say)
 
 
 def _say(fraction: float, text: str) -> None:
     print(f"{fraction:4.0%} {text}", file=sys.stderr)
-
-
-def _say_training(row: TrainRow) -> None:
-    losses = " ".join(f"{loss:.2f}" for loss in row.loss_by_draft)
-    hits = " ".join(f"{share:.0%}" for share in row.top1_by_draft)
-    length = row.acceptance_length
-    accepted = "" if length is None else f", {length:.2f} tokens a step on held-out prompts"
-    print(
-        f"{row.fraction:4.0%} step {row.step}, stage {row.stage}: loss {row.loss:.3f} ({losses}), "
-        f"top-1 {hits}{accepted}",
-        file=sys.stderr,
-    )
-
-
-def _say_verdict(verdict: Verdict) -> None:
-    print(verdict.text, file=sys.stderr)
-    for cause in verdict.causes:
-        print(f"  {cause.name}: {cause.evidence}. Remedy: {cause.remedy}.", file=sys.stderr)

@@ -5,8 +5,13 @@ import json
 import pytest
 import typer
 
-from tests.tuner.engines.training_tiny import save_model
+from tests.tuner.engines.tiny import save_tiny_drafter
+from tests.tuner.engines.training_tiny import CPU, VOCAB, save_model
 from tuner.commands.drafter import train_drafter
+from tuner.engines.redrafter.drafters import load_draft_method
+from tuner.engines.redrafter.drafters.causal_lm_training import some_layers
+from tuner.engines.redrafter.linear import compute_path
+from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.progress import read_progress
 from tuner.engines.redrafter.training.rows import AnswerRows
 
@@ -44,9 +49,38 @@ def test_given_prompts_are_answered_and_trained_on(model, tmp_path, capsys):
     assert [row.step for row in read_progress(out)] == [2, 4, 6, 8]
 
 
+@pytest.mark.parametrize("kind", ["causal_lm", "local_attention"])
+def test_every_kind_can_be_trained_and_drafts(model, tmp_path, capsys, kind):
+    begin_with = save_tiny_drafter(tmp_path / "recurrent", vocab=VOCAB, context_layers=(1,))
+    own = {"layers": "1"} if kind == "causal_lm" else {"begin_with": str(begin_with), "window": 8}
+    file = str(prompt_file(tmp_path))
+    out = tmp_path / "drafter"
+    train_drafter(out, model=str(model), kind=kind, prompt_file=file, prompts=30, **own, **TINY)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert (report["kind"], report["steps"], report["drafter"]) == (kind, 8, str(out))
+    assert report["loss"] > 0 and "step 8: loss" in printed.err
+    base = load_frozen(model, CPU, 64)
+    method = load_draft_method(str(out), base, model, compute_path("fp32", CPU))
+    assert type(method).__name__ == {"causal_lm": "CausalLMDraft"}.get(kind, "LocalAttentionDraft")
+
+
+def test_layers_kept_are_both_ends_and_the_middle():
+    assert some_layers(30) == (0, 1, 14, 28, 29)
+    assert [some_layers(depth) for depth in (1, 2, 4)] == [(0,), (0, 1), (0, 1, 2, 3)]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"kind": "medusa"}, "--kind = 'medusa': use one of recurrent, causal_lm, local_attention"),
+        ({"kind": "causal_lm", "plain": True}, "--plain = True: belongs to --kind recurrent"),
+        ({"kind": "local_attention", "resume": True}, "--resume = True: belongs to"),
+        ({"kind": "causal_lm", "layers": "0,2"}, "layers = [2]: name some of 0 to 1"),
+        ({"kind": "causal_lm", "layers": "first"}, "--layers = 'first': write numbers"),
+        ({"kind": "local_attention"}, "--begin-with = None: name the recurrent drafter"),
+        ({"kind": "local_attention", "begin_with": "/none"}, "no such directory"),
+        ({"kind": "causal_lm", "max_steps": 0}, "max_steps = 0: must be positive"),
         ({"draft_len": 0}, "draft_len = 0: must be positive"),
         ({"kl_temperature": 0.0}, "temperature = 0.0"),
         ({"one_step_share": 0.6, "beam_share": 0.6}, "must not exceed 1"),

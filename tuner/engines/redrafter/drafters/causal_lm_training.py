@@ -62,12 +62,20 @@ def train_causal_lm(
     return report
 
 
+def some_layers(depth: int) -> tuple[int, ...]:
+    """Return the layers to keep of `depth` if none are named: both ends and the middle."""
+    return tuple(sorted({n % depth for n in (0, 1, (depth - 1) // 2, -2, -1)}))
+
+
+def check_layers(layers: tuple[int, ...], depth: int) -> None:
+    """Raise BadInput unless `layers` are some of 0 to `depth` - 1."""
+    if not layers or (bad := [n for n in layers if not 0 <= n < depth]):
+        raise BadInput("layers", bad if layers else layers, f"name some of 0 to {depth - 1}")
+
+
 def thin_out(model: Llama, layers: tuple[int, ...]) -> Llama:
     """Return a model of some of the layers of `model`; it shares their tensors."""
-    if not layers or (bad := [n for n in layers if not 0 <= n < model.config.num_layers]):
-        raise BadInput(
-            "layers", bad if layers else layers, f"name some of 0 to {model.config.num_layers - 1}"
-        )
+    check_layers(layers, model.config.num_layers)
     with torch.device("meta"):
         small = Llama(replace(model.config, num_layers=len(layers)))
     small.embed_tokens, small.norm, small.lm_head = model.embed_tokens, model.norm, model.lm_head
