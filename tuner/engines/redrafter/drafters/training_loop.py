@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tuner.engines.redrafter.training.batch import Batch
 from tuner.engines.redrafter.training.loss import Objective
-from tuner.engines.redrafter.training.optimizer import adamw, learning_rate, update
+from tuner.engines.redrafter.training.optimizer import Budget, adamw, descend
 from tuner.errors import BadInput
 
 OnStep = Callable[[int, float], None]
@@ -61,19 +61,13 @@ def run_loop(
     Raises:
         BadInput: the loss is no longer finite.
     """
-    weights = [p for p in module.parameters() if p.requires_grad]
-    optimizer = adamw(weights)
-    began = time.monotonic()
-    for step, batch in enumerate(batches, start=1):
-        done = max(step / spec.max_steps, (time.monotonic() - began) / spec.max_seconds)
-        loss = loss_of(batch)
-        rate = learning_rate(spec.learning_rate, step, done, spec.warmup_steps)
-        update(optimizer, loss, rate)
-        if done >= 1 or step % spec.report_every == 0:
-            value = float(loss.detach())
-            if not math.isfinite(value):
+    optimizer = adamw(p for p in module.parameters() if p.requires_grad)
+    began, loss = time.monotonic(), math.nan
+    budget = Budget(spec.max_steps, spec.max_seconds, spec.learning_rate, spec.warmup_steps, began)
+    for step in descend(optimizer, batches, lambda batch, _: loss_of(batch), budget):
+        if step.fraction >= 1 or step.number % spec.report_every == 0:
+            loss = float(step.loss)
+            if not math.isfinite(loss):
                 raise BadInput("learning_rate", spec.learning_rate, "training diverged; lower it")
-            on_step(step, value)
-            if done >= 1:
-                return LoopReport(step, time.monotonic() - began, value)
-    raise AssertionError("batches never end")
+            on_step(step.number, loss)
+    return LoopReport(step.number, time.monotonic() - began, loss)

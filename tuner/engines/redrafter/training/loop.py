@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import save_drafter
 from tuner.engines.redrafter.drafter import Drafter
@@ -25,7 +26,7 @@ from tuner.engines.redrafter.training.checkpoint import (
 )
 from tuner.engines.redrafter.training.curriculum import Stage, stage_at
 from tuner.engines.redrafter.training.held_out import HeldOut
-from tuner.engines.redrafter.training.optimizer import adamw, learning_rate, update
+from tuner.engines.redrafter.training.optimizer import Budget, Step, adamw, descend
 from tuner.engines.redrafter.training.progress import TrainRow, read_progress, write_progress
 from tuner.engines.redrafter.training.spec import TrainSpec
 from tuner.engines.redrafter.training.step import StepLoss, train_step
@@ -56,23 +57,21 @@ class TrainingLoop:
         self.held_out, self.on_progress = held_out, on_progress
         self.rows = [row for row in read_progress(spec.out) if row.step <= place.step]
         self.began = time.monotonic() - place.seconds
+        self.stage = Stage(0, 0)  # of the newest step
         self.since_report: list[StepLoss] = []
         self.saved_step, self.saved_at = place.step, time.monotonic()
 
     def run(self, reader: BatchReader) -> bool:
         """Train to the end; return whether it stopped early."""
         spec, place = self.spec, self.place
-        for batch in reader:
-            stage = stage_at(self._fraction(), spec.draft_len, spec.curriculum)
-            place.step += 1
-            fraction = self._fraction()
-            rate = learning_rate(spec.learning_rate, place.step, fraction, spec.warmup_steps)
-            self._learn(batch, stage, rate)
-            place.positions += len(batch.positions)
-            place.batches_read = reader.batches_read
-            last = fraction >= 1
+        budget = Budget(
+            spec.max_steps, spec.max_seconds, spec.learning_rate, spec.warmup_steps, self.began
+        )
+        for step in descend(self.learner.optimizer, reader, self._loss, budget, place.step):
+            place.step, place.batches_read = step.number, reader.batches_read
+            last = step.fraction >= 1
             if last or place.step % spec.report_every == 0:
-                row = self._row(stage, fraction, rate, last)
+                row = self._row(step, last)
                 self._keep(row, last)
                 self.on_progress(row)
                 if last or 0 < spec.patience <= place.evaluations_since_best:
@@ -80,12 +79,9 @@ class TrainingLoop:
                     return not last
         raise AssertionError("batches never end")
 
-    def _fraction(self) -> float:
-        seconds = time.monotonic() - self.began
-        return min(1.0, max(self.place.step / self.spec.max_steps, seconds / self.spec.max_seconds))
-
-    def _learn(self, batch: Batch, stage: Stage, rate: float) -> None:
+    def _loss(self, batch: Batch, fraction: float) -> Tensor:
         spec, learner = self.spec, self.learner
+        stage = stage_at(fraction, spec.draft_len, spec.curriculum)
         result = train_step(
             self.base,
             learner.drafter,
@@ -95,11 +91,14 @@ class TrainingLoop:
             spec.curriculum,
             learner.chance,
         )
-        update(learner.optimizer, result.loss, rate)
+        self.stage = stage
+        self.place.positions += len(batch.positions)
         self.since_report.append(replace(result, loss=result.loss.detach()))
+        return result.loss
 
-    def _row(self, stage: Stage, fraction: float, rate: float, last: bool) -> TrainRow:
+    def _row(self, step: Step, last: bool) -> TrainRow:
         """Sum up the steps since the last row, and measure acceptance where it is due."""
+        stage = self.stage
         steps, self.since_report = self.since_report, []
         loss = float(torch.stack([step.loss for step in steps]).mean())
         if not math.isfinite(loss):
@@ -111,10 +110,10 @@ class TrainingLoop:
             step=self.place.step,
             stage=stage.number,
             draft_len=stage.draft_len,
-            fraction=fraction,
+            fraction=step.fraction,
             seconds=self.place.seconds,
             positions=self.place.positions,
-            learning_rate=rate,
+            learning_rate=step.rate,
             loss=loss,
             loss_by_draft=_means([step.by_draft for step in steps], stage.draft_len),
             top1_by_draft=_means([step.top1_by_draft for step in steps], stage.draft_len),
