@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 import typer
 
 from tests.tuner.engines.tiny import save_tiny_drafter
 from tests.tuner.engines.training_tiny import CPU, VOCAB, save_model
 from tuner.commands.drafter import train_drafter
+from tuner.commands.drafter_kinds import KINDS
 from tuner.engines.redrafter.drafters import load_draft_method
 from tuner.engines.redrafter.drafters.causal_lm_training import some_layers
 from tuner.engines.redrafter.linear import compute_path
@@ -63,6 +65,18 @@ def test_every_kind_can_be_trained_and_drafts(model, tmp_path, capsys, kind):
     base = load_frozen(model, CPU, 64)
     method = load_draft_method(str(out), base, model, compute_path("fp32", CPU))
     assert type(method).__name__ == {"causal_lm": "CausalLMDraft"}.get(kind, "LocalAttentionDraft")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_in_another_tokenizer_are_refused_by_every_kind(model, tmp_path, capsys, kind):
+    begin_with = save_tiny_drafter(tmp_path / "recurrent", vocab=VOCAB)
+    foreign = [([5, 6], np.array([7, VOCAB, 8, 9], dtype=np.int32))] * 9
+    AnswerRows.join(foreign).save(tmp_path / "rows.safetensors")
+    own = {"begin_with": str(begin_with), "data": tmp_path / "rows.safetensors"}
+    with pytest.raises(typer.Exit) as ended:
+        train_drafter(tmp_path / "out", model=str(model), kind=kind, **own, **TINY)
+    assert ended.value.exit_code == 2
+    assert "holds token 64 of another tokenizer; the model has 64" in capsys.readouterr().err
 
 
 def test_layers_kept_are_both_ends_and_the_middle():

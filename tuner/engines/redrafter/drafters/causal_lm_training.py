@@ -47,7 +47,8 @@ def train_causal_lm(
     device = torch.device(spec.device)
     torch.manual_seed(spec.seed)
     rows = AnswerRows.load(spec.data)
-    base = load_frozen(model_dir, device, int(rows.offsets.diff().max()))
+    base = load_frozen(model_dir, device, rows.longest)
+    rows.check_tokens(base.config.vocab_size, spec.data)
     small = thin_out(load_llama(model_dir), layers).float().to(device)
     small.rotation = base.rotation
     for frozen in (small.embed_tokens, small.lm_head):

@@ -55,6 +55,15 @@ class AnswerRows:
         save_file({name: getattr(self, name) for name in sorted(_FIELDS)}, str(scratch))
         scratch.replace(path)
 
+    def check_tokens(self, vocab_size: int, source: Path) -> None:
+        """Raise BadInput where a token is none of the model's."""
+        if (largest := int(self.tokens.max())) >= vocab_size:
+            raise BadInput(
+                "data",
+                str(source),
+                f"holds token {largest} of another tokenizer; the model has {vocab_size} tokens",
+            )
+
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 

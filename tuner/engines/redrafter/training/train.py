@@ -62,7 +62,7 @@ def train_drafter(
     rows, prompts = hold_out(AnswerRows.load(spec.data), spec.held_out_prompts, spec.seed)
     longest = max((len(prompt) for prompt in prompts), default=0) + spec.held_out_tokens
     base = load_frozen(spec.model_dir, device, max(longest, rows.longest))
-    _check_tokens(spec, rows, base.config.vocab_size)
+    rows.check_tokens(base.config.vocab_size, spec.data)
     drafter, coverage = new_drafter(spec, base, rows)
     make_folder(spec.out)
     stops = HFTokenizer(spec.model_dir).stop_token_ids
@@ -99,12 +99,3 @@ def check_folder(spec: TrainSpec, resume: bool) -> None:
         )
     if resume and not unfinished:
         raise BadInput("out", str(spec.out), "holds no training to resume; start one without it")
-
-
-def _check_tokens(spec: TrainSpec, rows: AnswerRows, vocab_size: int) -> None:
-    if (largest := int(rows.tokens.max())) >= vocab_size:
-        raise BadInput(
-            "data",
-            str(spec.data),
-            f"holds token {largest} of another tokenizer; the model has {vocab_size} tokens",
-        )
