@@ -47,7 +47,7 @@ set_up() {
 set_up
 case "${1:-dashboard}" in
   dashboard)
-    exec .venv/bin/python -m streamlit run dashboard/app.py "${@:2}"
+    exec .venv/bin/python -m dashboard "${@:2}"
     ;;
   tuner)
     exec .venv/bin/python -m tuner "${@:2}"

@@ -1,4 +1,4 @@
-"""The router: `python -m streamlit run dashboard/app.py` from the top of the checkout."""
+"""The router: `python -m dashboard` runs it from the top of the checkout."""
 
 from __future__ import annotations
 

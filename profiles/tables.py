@@ -46,11 +46,13 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )
 
+ROWS_A_GROUP = 262_144  # of which a reader of a stretch of time takes only those it needs
+
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a Parquet file whole. Raises StorageError."""
     buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd", row_group_size=ROWS_A_GROUP)
     write_bytes(path, buffer.getvalue().to_pybytes())
 
 

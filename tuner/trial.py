@@ -19,10 +19,12 @@ from profiles.records import (
     TrialState,
     WorkloadSpec,
 )
+from profiles.served_telemetry import write_served_telemetry
 from profiles.statistics import paired_speedup
 from profiles.status import now_utc
 from profiles.telemetry.energy import energy_between
-from profiles.telemetry.parts import merge_parts, read, read_reasons
+from profiles.telemetry.merge import merge_parts
+from profiles.telemetry.parts import read, read_reasons
 from profiles.telemetry.sampler import Sampler
 from profiles.trial_folder import TrialFolder
 from tuner.engines import engine_class
@@ -107,6 +109,7 @@ def run_trial(
         engine.close()
     merge_parts(folder.telemetry_dir)
     _write_tables(folder, measured)
+    write_served_telemetry(folder)
     outcome = _outcome(folder, config, spec, measured, hardware)
     if profiler is not None:
         outcome["energy"] = EnergyUse(

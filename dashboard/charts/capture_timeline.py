@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from dashboard.charts.style import PALETTE, lanes, message
+from dashboard.charts.panels import Panel, lanes, stacked
+from dashboard.charts.style import PALETTE, message
 from dashboard.data.capture_times import CaptureTimes, Intervals
 from dashboard.data.coverage import Floats, covered_pct
-from dashboard.data.thinning import Series, thin, within
+from profiles.telemetry.thinning import Series, thin, within
 
 BUCKETS = 600
 NAMES = {
@@ -74,32 +74,28 @@ def capture_timeline_figure(info: CaptureTimeline) -> go.Figure:
     """Lanes on top, a darker blue where more of the time is filled; metrics below them."""
     if not info.lanes and not info.curves:
         return message("Nothing in this file has a time: it holds totals only.")
-    panels = [panel for panel in (ACTIVITY, CLOCK) if any(c.panel == panel for c in info.curves)]
-    heights = [*([26 * len(info.lanes) + 10] if info.lanes else []), *(150 for _ in panels)]
-    chart = make_subplots(
-        rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.04
-    )
+    panels = []
     if info.lanes:
         filled = {f"{lane.label} ({lane.events:,})": lane.busy_pct for lane in info.lanes}
-        lanes(chart, info.edges_ms, filled, 1, "ms")
-    for number, curve in enumerate(info.curves):
-        row = len(heights) - len(panels) + panels.index(curve.panel) + 1
-        chart.add_scatter(
-            x=curve.series.seconds,
-            y=curve.series.high,
-            mode="lines",
-            name=curve.title,
-            line={"color": PALETTE[(number + 1) % len(PALETTE)], "width": 1.3},
-            hovertemplate="%{y:.1f}",
-            row=row,
-            col=1,
-        )
-        chart.update_yaxes(title=curve.panel, rangemode="tozero", row=row)
-    chart.update_layout(
-        height=90 + sum(heights),
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-    )
-    chart.update_xaxes(range=[info.edges_ms[0], info.edges_ms[-1]])
-    chart.update_xaxes(title="Milliseconds since the first event", row=len(heights))
-    return chart
+        panels.append(lanes(info.edges_ms, filled, "ms", 26 * len(info.lanes) + 10))
+    coloured = [
+        (curve, PALETTE[number % len(PALETTE)]) for number, curve in enumerate(info.curves, 1)
+    ]
+    for title in (ACTIVITY, CLOCK):
+        traces = [_trace(curve, colour) for curve, colour in coloured if curve.panel == title]
+        if traces:
+            panels.append(Panel(150, {"title": {"text": title}, "rangemode": "tozero"}, traces))
+    window = (float(info.edges_ms[0]), float(info.edges_ms[-1]))
+    return stacked(panels, "Milliseconds since the first event", window)
+
+
+def _trace(curve: MetricCurve, colour: str) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "x": curve.series.seconds,
+        "y": curve.series.high,
+        "mode": "lines",
+        "name": curve.title,
+        "line": {"color": colour, "width": 1.3},
+        "hovertemplate": "%{y:.1f}",
+    }

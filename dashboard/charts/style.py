@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-import numpy as np
 import plotly.graph_objects as go
-
-from dashboard.data.coverage import Floats
 
 # Okabe and Ito: told apart with any colour vision.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -21,7 +18,6 @@ PHASE_COLOURS = {
     "accept": PALETTE[3],
     "host": GREY,
 }
-_FILLED = [[0.0, "rgba(0,114,178,0)"], [1e-6, "rgba(0,114,178,0.3)"], [1.0, PALETTE[0]]]
 
 
 def batch_colours(batches: Iterable[int]) -> dict[int, str]:
@@ -34,29 +30,6 @@ def see_through(colour: str, opacity: float = 0.25) -> str:
     """A `#rrggbb` colour that lets what lies behind it be seen."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
-
-
-def lanes(
-    chart: go.Figure, edges: Floats, percents: Mapping[str, Floats], row: int, unit: str
-) -> None:
-    """One lane a name, the darker the more of the time between two edges is filled; NaN is white.
-
-    Whatever is filled at all can be seen, however short it is.
-    """
-    chart.add_heatmap(
-        x=edges,
-        y=list(percents),
-        z=np.vstack(list(percents.values())),
-        zmin=0,
-        zmax=100,
-        ygap=3,
-        colorscale=_FILLED,
-        showscale=False,
-        hovertemplate=f"%{{y}}: %{{z:.1f}} % of the time at %{{x:.3f}} {unit}<extra></extra>",
-        row=row,
-        col=1,
-    )
-    chart.update_yaxes(autorange="reversed", row=row, col=1)
 
 
 def figure(x_title: str, y_title: str, height: int = 380) -> go.Figure:

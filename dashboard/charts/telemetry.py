@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from dashboard.charts.style import GREY, PALETTE, PHASE_COLOURS, lanes, message, see_through
+from dashboard.charts.panels import Panel, lanes, stacked
+from dashboard.charts.style import GREY, PALETTE, PHASE_COLOURS, message, see_through
 from dashboard.data.phase_shares import PhaseShares
-from dashboard.data.telemetry_samples import TelemetrySamples
-from dashboard.data.thinning import Floats, Series, thin, within
-from dashboard.data.throttling import HeldClocks, held_clocks
 from dashboard.formats import GIB
 from profiles.telemetry.columns import HOST, HOST_NAMES
+from profiles.telemetry.held_clocks import HeldClocks
+from profiles.telemetry.overview import Overview
+from profiles.telemetry.parts import Reasons
+from profiles.telemetry.thinning import Floats, Series
 
 ACTIVITY = "GPU activity (%)"
 THROTTLING = "Clocks held by"
 PHASES = "Phase (% of time)"
 NO_GPU = "no GPU was sampled"
+_PANEL_PX = 105
 
 
 @dataclass(frozen=True)
@@ -71,45 +74,48 @@ class Timeline:
 
 
 def timeline_info(
-    samples: TelemetrySamples,
+    overview: Overview,
     gpu: str | None,
+    reasons: Reasons,
     phases: PhaseShares | None = None,
     window: tuple[float, float] | None = None,
 ) -> Timeline:
-    """Collect the counters of `gpu` and of the host; `window` is on the samples' own clock."""
-    span = samples.span_s
+    """Collect the counters of `gpu` and of the host.
+
+    `window` is on the samples' own clock, and `overview` holds what lies in it; without one it is
+    all the trial.
+    """
+    span = overview.span_s
     if span is None:
         return Timeline((0.0, 0.0), (), None, None, {})
     window, origin = window or span, span[0]
-    shown = (window[0] - origin, window[1] - origin)
-    curves, missing, held = [], {}, None
+    curves, missing = [], {}
     for column, counter in COUNTERS.items():
         source = HOST if column in HOST_NAMES else gpu
-        of_source = samples.sources.get(source or "")
-        if of_source is None or not of_source.measured(column):
-            missing[counter.title] = why_missing(samples, source, column)
-            continue
-        inside = within(of_source.t_s, window)
-        series = thin(of_source.t_s[inside] - origin, of_source.columns[column][inside])
-        curves.append(Curve(column, counter, series.scaled(counter.divisor)))
-    of_gpu = samples.sources.get(gpu or "")
-    if of_gpu is not None and of_gpu.measured("throttle_reasons"):
-        inside = within(of_gpu.t_s, window)
-        bits = of_gpu.columns["throttle_reasons"][inside]
-        held = held_clocks(of_gpu.t_s[inside] - origin, bits, shown)
-    else:
-        missing["throttling"] = why_missing(samples, gpu, "throttle_reasons")
-    shifted = PhaseShares(phases.edges_s - origin, phases.percents) if phases else None
-    return Timeline(shown, tuple(curves), held, shifted, missing)
+        series = overview.curves.get(source or "", {}).get(column)
+        if series is None:
+            missing[counter.title] = why_missing(reasons, source, column)
+        else:
+            curves.append(Curve(column, counter, series.since(origin).scaled(counter.divisor)))
+    held = overview.held.get(gpu or "")
+    if held is None:
+        missing["throttling"] = why_missing(reasons, gpu, "throttle_reasons")
+    return Timeline(
+        (window[0] - origin, window[1] - origin),
+        tuple(curves),
+        HeldClocks(held.edges_s - origin, held.percents) if held else None,
+        PhaseShares(phases.edges_s - origin, phases.percents) if phases else None,
+        missing,
+    )
 
 
-def why_missing(samples: TelemetrySamples, source: str | None, column: str) -> str:
+def why_missing(reasons: Reasons, source: str | None, column: str) -> str:
     """What the sampler said of a column without values."""
-    said = samples.reasons.columns.get(source or "", {}).get(column)
+    said = reasons.columns.get(source or "", {}).get(column)
     if said is not None:
         return said.reason
     if source is None:
-        return "; ".join(samples.reasons.notices) or NO_GPU
+        return "; ".join(reasons.notices) or NO_GPU
     return "the sampler recorded no reason"
 
 
@@ -117,57 +123,61 @@ def timeline_figure(info: Timeline) -> go.Figure:
     """One panel a unit, above each other on one axis of time."""
     if not info.curves and info.phases is None:
         return message("No samples yet.")
-    panels = list(dict.fromkeys(curve.counter.panel for curve in info.curves))
-    held = info.held if info.held and info.held.percents else None
-    rows = [*panels, *([THROTTLING] if held else []), *([PHASES] if info.phases else [])]
-    spacing = 0.2 / len(rows)
-    chart = make_subplots(rows=len(rows), cols=1, shared_xaxes=True, vertical_spacing=spacing)
+    by_panel: dict[str, list[Curve]] = {}
     for curve in info.curves:
-        _add_curve(chart, curve, rows.index(curve.counter.panel) + 1)
-    if held:
-        lanes(chart, held.edges_s, held.percents, rows.index(THROTTLING) + 1, "s")
+        by_panel.setdefault(curve.counter.panel, []).append(curve)
+    panels = [_curves_panel(title, curves) for title, curves in by_panel.items()]
+    if info.held and info.held.percents:
+        held = lanes(info.held.edges_s, info.held.percents, "s", _PANEL_PX)
+        panels.append(replace(held, axis={**held.axis, "title": _title(THROTTLING)}))
     if info.phases:
-        _add_phases(chart, info.phases, rows.index(PHASES) + 1)
-    for row, title in enumerate(rows, 1):
-        chart.update_yaxes(title={"text": title, "font": {"size": 12}}, row=row, col=1)
-    chart.update_layout(
-        height=110 + 125 * len(rows),
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-        legend_traceorder="normal",
-        hovermode="x unified",
-    )
-    chart.update_xaxes(range=list(info.window_s))
-    chart.update_xaxes(title="Seconds since the trial's first sample", row=len(rows))
-    return chart
+        panels.append(_phases_panel(info.phases))
+    time_title = "Seconds since the trial's first sample"
+    return stacked(panels, time_title, info.window_s, hovermode="x unified")
 
 
-def _add_curve(chart: go.Figure, curve: Curve, row: int) -> None:
+def _title(text: str) -> dict[str, object]:
+    return {"text": text, "font": {"size": 12}}
+
+
+def _curves_panel(title: str, curves: Sequence[Curve]) -> Panel:
+    axis: dict[str, object] = {"title": _title(title), "rangemode": "tozero"}
+    if title.endswith("(%)"):
+        axis["range"] = [0, 105]
+    return Panel(_PANEL_PX, axis, [trace for curve in curves for trace in _traces(curve)])
+
+
+def _traces(curve: Curve) -> list[dict[str, object]]:
     counter, series = curve.counter, curve.series
-    if series.is_thinned:
-        band_x, band_y = _outline(series)
-        chart.add_scatter(
-            x=band_x, y=band_y, fill="toself", mode="none", fillcolor=see_through(counter.colour),
-            hoverinfo="skip", showlegend=False, legendgroup=counter.title, row=row, col=1,
-        )  # fmt: skip
-    chart.add_scatter(
-        x=series.seconds,
-        y=series.mean,
-        mode="lines",
-        connectgaps=False,
-        name=counter.title,
-        legendgroup=counter.title,
-        showlegend=counter.panel == ACTIVITY,
-        line={"color": counter.colour, "width": 1.5},
-        customdata=np.column_stack([series.low, series.high]) if series.is_thinned else None,
-        hovertemplate="%{y:.1f}"
-        + (" (%{customdata[0]:.1f} to %{customdata[1]:.1f})" if series.is_thinned else ""),
-        row=row,
-        col=1,
-    )
-    chart.update_yaxes(
-        rangemode="tozero", range=[0, 105] if counter.panel.endswith("(%)") else None, row=row
-    )
+    line = {
+        "type": "scatter",
+        "x": series.seconds,
+        "y": series.mean,
+        "mode": "lines",
+        "connectgaps": False,
+        "name": counter.title,
+        "legendgroup": counter.title,
+        "showlegend": counter.panel == ACTIVITY,
+        "line": {"color": counter.colour, "width": 1.5},
+        "hovertemplate": "%{y:.1f}",
+    }
+    if not series.is_thinned:
+        return [line]
+    band_x, band_y = _outline(series)
+    band = {
+        "type": "scatter",
+        "x": band_x,
+        "y": band_y,
+        "fill": "toself",
+        "mode": "none",
+        "fillcolor": see_through(counter.colour),
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": counter.title,
+    }
+    line["customdata"] = np.column_stack([series.low, series.high])
+    line["hovertemplate"] = "%{y:.1f} (%{customdata[0]:.1f} to %{customdata[1]:.1f})"
+    return [band, line]
 
 
 def _outline(series: Series) -> tuple[Floats, Floats]:
@@ -183,19 +193,20 @@ def _outline(series: Series) -> tuple[Floats, Floats]:
     return (np.concatenate(x), np.concatenate(y)) if x else (np.empty(0), np.empty(0))
 
 
-def _add_phases(chart: go.Figure, phases: PhaseShares, row: int) -> None:
-    for phase, percents in phases.percents.items():
-        chart.add_scatter(
-            x=phases.edges_s,
-            y=np.append(percents, percents[-1:]),
-            mode="lines",
-            line={"width": 0, "shape": "hv"},
-            stackgroup="phases",
-            fillcolor=PHASE_COLOURS[phase],
-            name=phase,
-            legendgroup=phase,
-            hovertemplate="%{y:.0f} %",
-            row=row,
-            col=1,
-        )
-    chart.update_yaxes(range=[0, 100], row=row)
+def _phases_panel(phases: PhaseShares) -> Panel:
+    traces = [
+        {
+            "type": "scatter",
+            "x": phases.edges_s,
+            "y": np.append(percents, percents[-1:]),
+            "mode": "lines",
+            "line": {"width": 0, "shape": "hv"},
+            "stackgroup": "phases",
+            "fillcolor": PHASE_COLOURS[phase],
+            "name": phase,
+            "legendgroup": phase,
+            "hovertemplate": "%{y:.0f} %",
+        }
+        for phase, percents in phases.percents.items()
+    ]
+    return Panel(_PANEL_PX, {"title": _title(PHASES), "range": [0, 100]}, traces)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.data.plain_text import plain
-from dashboard.data.telemetry_samples import watched_frame
-from dashboard.panels.loaded_telemetry import loaded_telemetry
 from profiles.advisor import Finding, advise, gather
 from profiles.store import RunFolder
 
@@ -15,8 +13,7 @@ _BADGES = {"problem": "red", "warning": "orange", "info": "blue"}
 
 def show_findings(run: RunFolder, number: int) -> None:
     """Draw every finding, the most pressing first; nothing when there is none."""
-    samples = loaded_telemetry(run.trial(number).telemetry_dir)
-    evidence = gather(run, number, watched_frame(samples))
+    evidence = gather(run, number)
     findings = advise(evidence) if evidence else []
     if not findings:
         return

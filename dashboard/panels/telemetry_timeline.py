@@ -11,8 +11,11 @@ from dashboard.charts.show import show
 from dashboard.charts.telemetry import Timeline, timeline_figure, timeline_info
 from dashboard.data.phase_shares import PhaseShares, phase_shares
 from dashboard.data.plain_text import plain
-from dashboard.data.telemetry_samples import TelemetrySamples, load
-from dashboard.panels.loaded_telemetry import loaded_telemetry
+from dashboard.panels.loaded_telemetry import loaded_overview
+from profiles.telemetry.columns import HOST
+from profiles.telemetry.overview import SHOWN, Overview, overview_of, zoomed
+from profiles.telemetry.parts import read_reasons
+from profiles.telemetry.samples import read_samples
 from profiles.trial_folder import TrialFolder
 
 _ALT = "Activity, memory, power and clocks of GPU and host over the trial"
@@ -20,31 +23,36 @@ _ALT = "Activity, memory, power and clocks of GPU and host over the trial"
 
 def newest_telemetry(folder: Path) -> None:
     """Draw what a trial in progress has recorded so far."""
-    samples = load(folder)
-    gpu = samples.gpus[0] if samples.gpus else None
-    show(timeline_figure(timeline_info(samples, gpu)), key="telemetry", alt=_ALT)
+    samples = read_samples(folder, SHOWN)
+    gpu = min(samples.keys() - {HOST}, default=None)
+    overview = overview_of({name: of for name, of in samples.items() if name in (HOST, gpu)})
+    info = timeline_info(overview, gpu, read_reasons(folder))
+    show(timeline_figure(info), key="telemetry", alt=_ALT)
 
 
 def telemetry_timeline(trial: TrialFolder) -> None:
     """Draw the whole trial or the window chosen of it."""
-    samples = loaded_telemetry(trial.telemetry_dir)
-    span = samples.span_s
+    folder = trial.telemetry_dir
+    overview = loaded_overview(folder)
+    span = overview.span_s
     if span is None:
         st.info(f"No telemetry was recorded for trial {trial.number}.")
         return
     key = f"{trial.path}"
-    gpu = _choose_gpu(samples, key)
+    gpu = _choose_gpu(overview, key)
     window = _choose_window(span, key)
     phases = _phases(trial.steps(), window)
-    info = timeline_info(samples, gpu, phases, window)
+    if window != span:
+        overview = zoomed(folder, overview, gpu, window)
+    info = timeline_info(overview, gpu, read_reasons(folder), phases, window)
     show(timeline_figure(info), key="telemetry", alt=_ALT)
     _explain(info)
 
 
-def _choose_gpu(samples: TelemetrySamples, key: str) -> str | None:
-    if len(samples.gpus) < 2:
-        return samples.gpus[0] if samples.gpus else None
-    return st.selectbox("GPU", samples.gpus, key=f"gpu_{key}")
+def _choose_gpu(overview: Overview, key: str) -> str | None:
+    if len(overview.gpus) < 2:
+        return overview.gpus[0] if overview.gpus else None
+    return st.selectbox("GPU", overview.gpus, key=f"gpu_{key}")
 
 
 def _choose_window(span: tuple[float, float], key: str) -> tuple[float, float]:
@@ -61,7 +69,9 @@ def _choose_window(span: tuple[float, float], key: str) -> tuple[float, float]:
         key=f"window_{key}",
         help="A shorter window shows more detail: every sample, and the phases of single steps.",
     )
-    return (span[0] + first, span[0] + last) if last > first else span
+    if last <= first or (first, last) == (0.0, length):
+        return span
+    return span[0] + first, span[0] + last
 
 
 def _phases(steps: pd.DataFrame, window: tuple[float, float]) -> PhaseShares | None:

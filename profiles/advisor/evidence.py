@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from profiles.advisor.finding import ConfigKnob
 from profiles.records import Hardware, ServeMetrics, TrialResult, TrialState
 from profiles.roofline import Roofline, roofline
+from profiles.served_telemetry import ServedTelemetry
 from profiles.telemetry.parts import Reasons
 
 if TYPE_CHECKING:
@@ -22,16 +23,15 @@ SHAPE_ONLY_CATEGORY = "shape-only"
 class Evidence:
     """One trial and what was recorded around it.
 
-    `siblings` are other trials of the same run; `steps`, `requests` and `telemetry` have the
-    columns that `TrialFolder` and `profiles.telemetry.parts.read` give; `log` is the worker's
-    output.
+    `siblings` are other trials of the same run; `steps` and `requests` have the columns that
+    `TrialFolder` gives; `served` is the telemetry of the steps; `log` is the worker's output.
     """
 
     result: TrialResult
     siblings: Sequence[TrialResult] = ()
     steps: pd.DataFrame | None = None
     requests: pd.DataFrame | None = None
-    telemetry: pd.DataFrame | None = None
+    served: ServedTelemetry | None = None
     reasons: Reasons = field(default_factory=Reasons)
     hardware: Hardware | None = None
     log: str | None = None

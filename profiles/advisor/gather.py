@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profiles.advisor.evidence import Evidence
+from profiles.served_telemetry import served_telemetry
 from profiles.store import RunFolder
-from profiles.telemetry.parts import read, read_reasons
-
-if TYPE_CHECKING:
-    import pandas as pd
+from profiles.telemetry.parts import read_reasons
 
 LOG_TAIL_BYTES = 200_000  # a failure is told at the end of a log
 
 
-def gather(run: RunFolder, number: int, telemetry: pd.DataFrame | None = None) -> Evidence | None:
+def gather(run: RunFolder, number: int) -> Evidence | None:
     """Return the evidence of trial `number`, or None while it has no result.
-
-    `telemetry` spares reading it again; it needs only `samples.WATCHED` and the key columns.
 
     Raises:
         DamagedRun: `run.json` cannot be read.
@@ -27,12 +22,13 @@ def gather(run: RunFolder, number: int, telemetry: pd.DataFrame | None = None) -
     if number not in results:
         return None
     folder = run.trial(number)
+    steps = folder.steps()
     return Evidence(
         result=results.pop(number),
         siblings=list(results.values()),
-        steps=folder.steps(),
+        steps=steps,
         requests=folder.requests(),
-        telemetry=read(folder.telemetry_dir) if telemetry is None else telemetry,
+        served=served_telemetry(folder, steps),
         reasons=read_reasons(folder.telemetry_dir),
         hardware=run.record().hardware,
         log=_tail(folder.log_path),

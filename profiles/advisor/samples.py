@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from profiles.advisor.evidence import Evidence
-from profiles.anatomy import step_total_ms
+from profiles.served_telemetry import Tally
 from profiles.telemetry.columns import HOST, HOST_NAMES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_SAMPLES = 10  # our judgement: one second at the sampler's 10 Hz
 ONCE_A_SECOND = frozenset({"gpu_processes", "foreign_processes"})  # one sample of these counts
@@ -26,37 +19,14 @@ WATCHED = (
 )
 
 
-def while_serving(evidence: Evidence, *columns: str) -> dict[str, pd.DataFrame]:
+def while_serving(evidence: Evidence, *columns: str) -> list[Tally]:
     """By source, the samples taken during the trial's steps in which no column is null.
 
-    Loading and the baseline's rounds are left out. A sample averages over the time since the one
-    before, so the first of a round may hold a little of what ran before. A source with fewer than
-    `MIN_SAMPLES` is left out, unless the columns are read once a second.
+    A source with fewer than `MIN_SAMPLES` is left out, unless the columns are read once a second.
     """
-    telemetry, steps = evidence.telemetry, evidence.steps
-    if telemetry is None or steps is None or steps.empty or not set(columns) <= set(telemetry):
-        return {}
-    steps = steps.sort_values("start_s")
-    starts = steps["start_s"].to_numpy(dtype=np.float64)
-    ends = starts + step_total_ms(steps) / 1e3
-    rows = telemetry.dropna(subset=list(columns))
-    t_s = rows["t_s"].to_numpy(dtype=np.float64)
-    last = np.searchsorted(starts, t_s, side="right") - 1
-    served = rows[(last >= 0) & (t_s <= ends[np.maximum(last, 0)])]
-    return {
-        str(source): group
-        for source, group in served.groupby("source")
-        if len(group) >= (1 if ONCE_A_SECOND.issuperset(columns) else MIN_SAMPLES)
-    }
-
-
-def mean_while_serving(evidence: Evidence, column: str) -> tuple[str, float, int] | None:
-    """Source, mean and number of samples of the source where `column` is highest, or None."""
-    means = [
-        (source, float(rows[column].mean()), len(rows))
-        for source, rows in while_serving(evidence, column).items()
-    ]
-    return max(means, key=lambda mean: mean[1], default=None)
+    least = 1 if ONCE_A_SECOND.issuperset(columns) else MIN_SAMPLES
+    served = evidence.served
+    return [tally for tally in served.of(*columns) if tally.samples >= least] if served else []
 
 
 def unseen(evidence: Evidence) -> dict[str, str]:
@@ -69,14 +39,13 @@ def unseen(evidence: Evidence) -> dict[str, str]:
 
 
 def _reason(evidence: Evidence, column: str) -> str:
-    if evidence.telemetry is None or evidence.telemetry.empty:
+    if evidence.served is None or not evidence.served.sources:
         return "; ".join(evidence.reasons.notices) or "no telemetry was recorded"
     if evidence.steps is None or evidence.steps.empty:
         return "the trial's steps were not recorded, so its time cannot be told from the baseline's"
     given = {by[column].reason for by in evidence.reasons.columns.values() if column in by}
     if given:
         return "; ".join(sorted(given))
-    sources = set(evidence.telemetry["source"])
-    if column not in HOST_NAMES and sources <= {HOST}:
+    if column not in HOST_NAMES and evidence.served.sources == [HOST]:
         return "; ".join(evidence.reasons.notices) or "no GPU was sampled"
     return f"fewer than {MIN_SAMPLES} samples while the trial served"

@@ -1,4 +1,4 @@
-"""The files of a telemetry folder: `part-*.parquet`, merged at the end, and `reasons.json`.
+"""The files of a telemetry folder: parts, merged at the end (`merge.py`), and why values miss.
 
 The sampler writes small parts whole, so that a reader of the folder never meets half a file.
 """
@@ -41,7 +41,7 @@ class PartWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._next = max(map(_number, part_paths(folder)), default=-1) + 1
+        self._next = max(map(part_number, part_paths(folder)), default=-1) + 1
 
     def write(self, rows: Sequence[Mapping[str, Value]]) -> None:
         """Write one part. Raises StorageError."""
@@ -54,30 +54,16 @@ def read(folder: Path) -> pd.DataFrame:
 
     A part that is not whole Parquet is left out, which shows as a gap.
     """
-    return _whole(folder).sort_by("t_s").to_pandas()
-
-
-def merge_parts(folder: Path) -> None:
-    """Put all parts into one file, which long trials are read from many times faster.
-
-    `merged-<n>.parquet` holds the parts up to n. A process killed before it has deleted those
-    leaves them behind, and readers pass them over. Raises StorageError.
-    """
-    paths = part_paths(folder)
-    if len(paths) < 2:
-        return
-    write_table(folder / f"merged-{_number(paths[-1]):06d}.parquet", _whole(folder))
-    for path in paths:
-        path.unlink(missing_ok=True)
+    return whole_parts(folder).sort_by("t_s").to_pandas()
 
 
 def part_paths(folder: Path) -> list[Path]:
     """The files that together hold every sample once, in the order in which they were written."""
     digits = "[0-9]" * 6
     merged = sorted(folder.glob(f"merged-{digits}.parquet"))[-1:]
-    last = _number(merged[0]) if merged else -1
+    last = part_number(merged[0]) if merged else -1
     parts = sorted(folder.glob(f"part-{digits}.parquet"))
-    return [*merged, *(path for path in parts if _number(path) > last)]
+    return [*merged, *(path for path in parts if part_number(path) > last)]
 
 
 def write_reasons(folder: Path, reasons: Reasons) -> None:
@@ -98,7 +84,7 @@ def read_reasons(folder: Path) -> Reasons:
         return Reasons()
 
 
-def _whole(folder: Path) -> pa.Table:
+def whole_parts(folder: Path) -> pa.Table:
     """Every part that is whole Parquet."""
     tables = [SCHEMA.empty_table()]
     for path in part_paths(folder):
@@ -109,7 +95,8 @@ def _whole(folder: Path) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def _number(path: Path) -> int:
+def part_number(path: Path) -> int:
+    """The number in a part's name."""
     return int(path.stem.rsplit("-")[-1])
 
 

@@ -22,10 +22,12 @@ import pyarrow as pa
 from playwright.sync_api import Page, sync_playwright
 
 from profiles.records import StepRecord
+from profiles.served_telemetry import write_served_telemetry
 from profiles.store import RunFolder, RunStore
 from profiles.tables import write_table
 from profiles.telemetry.columns import GPU_NAMES, HOST, HOST_NAMES
-from profiles.telemetry.parts import SCHEMA, merge_parts, part_paths
+from profiles.telemetry.merge import merge_parts
+from profiles.telemetry.parts import SCHEMA, part_paths
 from tests.browser.serving import CHROMIUM, CHROMIUM_ARGUMENTS, serving
 from tests.dashboard.hand_made import baseline, make_run, trial
 
@@ -76,6 +78,8 @@ def make_long_run(store: RunStore, options: argparse.Namespace) -> RunFolder:
         if not options.unmerged:
             merge_parts(folder)
         run.trial(number).write_steps(steps(rows / (options.gpus + 1) / options.hz))
+        if not options.unmerged:
+            write_served_telemetry(run.trial(number))
     return run
 
 

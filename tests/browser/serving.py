@@ -24,7 +24,7 @@ def serving(runs: Path) -> Iterator[str]:
     """The address of a dashboard over `runs`; its process is gone afterwards."""
     port = str(_free_port())
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "dashboard/app.py", "--server.port", port],
+        [sys.executable, "-m", "dashboard", "--server.port", port],
         cwd=ROOT,
         env=os.environ
         | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TUNER_RUNS_DIR": str(runs)},

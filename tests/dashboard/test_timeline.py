@@ -7,14 +7,16 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dashboard.charts.telemetry import timeline_figure, timeline_info
+from dashboard.charts.telemetry import COUNTERS, timeline_figure, timeline_info
 from dashboard.data.phase_shares import MOST_BUCKETS, phase_shares
-from dashboard.data.telemetry_samples import identity, load
-from dashboard.data.throttling import held_clocks
+from dashboard.panels.loaded_telemetry import identity
 from profiles.records import STEP_PHASES
 from profiles.tables import write_table
 from profiles.telemetry.counters import Missing
-from profiles.telemetry.parts import SCHEMA, PartWriter, Reasons, write_reasons
+from profiles.telemetry.held_clocks import held_clocks
+from profiles.telemetry.overview import CURVES, read_overview, zoomed
+from profiles.telemetry.parts import SCHEMA, PartWriter, Reasons, read_reasons, write_reasons
+from profiles.telemetry.samples import read_samples
 
 GPU = "GPU-1"
 
@@ -47,12 +49,16 @@ def folder(tmp_path):
     return tmp_path
 
 
+def info_of(folder, gpu=GPU, phases=None):
+    return timeline_info(read_overview(folder), gpu, read_reasons(folder), phases)
+
+
 def by_title(info):
     return {curve.counter.title: curve for curve in info.curves}
 
 
 def test_counters_start_at_zero_keep_gaps_and_come_in_people_s_units(folder):
-    curves = by_title(timeline_info(load(folder), GPU))
+    curves = by_title(info_of(folder))
     cpu = curves["host CPU, all cores"].series
     assert cpu.seconds.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(cpu.mean, [50, np.nan, 70])
@@ -62,7 +68,7 @@ def test_counters_start_at_zero_keep_gaps_and_come_in_people_s_units(folder):
 
 
 def test_what_was_not_measured_has_its_reason_and_is_no_curve(folder):
-    info = timeline_info(load(folder), GPU)
+    info = info_of(folder)
     assert info.missing["DRAM active"] == "no GPM"
     assert info.missing["SM clock"] == "the sampler recorded no reason"
     assert "DRAM active" not in by_title(info)
@@ -71,20 +77,37 @@ def test_what_was_not_measured_has_its_reason_and_is_no_curve(folder):
 def test_without_a_gpu_the_notices_say_why(tmp_path):
     PartWriter(tmp_path).write([host(1.0, host_cpu_pct=1.0)])
     write_reasons(tmp_path, Reasons(notices=["NVML: no driver"]))
-    info = timeline_info(load(tmp_path), None)
+    info = info_of(tmp_path, None)
     assert info.missing["SM active"] == info.missing["throttling"] == "NVML: no driver"
     assert [curve.column for curve in info.curves] == ["host_cpu_pct"]
 
 
 def test_a_window_shows_only_what_is_in_it(folder):
-    curves = by_title(timeline_info(load(folder), GPU, window=(100.5, 102.0)))
+    window = (100.5, 102.0)
+    near = zoomed(folder, read_overview(folder), GPU, window)
+    info = timeline_info(near, GPU, read_reasons(folder), window=window)
+    curves = by_title(info)
     assert curves["SM active"].series.seconds.tolist() == [1]
+    assert info.window_s == (0.5, 2.0) and "SM active" not in info.missing
+
+
+def test_a_window_without_samples_keeps_the_panels_of_what_was_measured(folder):
+    window = (101.2, 101.8)
+    near = zoomed(folder, read_overview(folder), GPU, window)
+    info = timeline_info(near, GPU, read_reasons(folder), window=window)
+    assert [len(curve.series.mean) for curve in info.curves] == [0] * 4
+    assert info.held is not None and "throttling" not in info.missing
+    timeline_figure(info)
+
+
+def test_every_curve_of_an_overview_has_its_colour_and_panel():
+    assert tuple(COUNTERS) == CURVES
 
 
 def test_a_torn_part_is_a_gap_and_rows_out_of_order_are_sorted(folder):
     (folder / "part-000002.parquet").write_bytes(b"PAR1 torn")
     PartWriter(folder).write([gpu(99.0, sm_active_pct=1.0)])
-    sm_active = load(folder).sources[GPU]
+    sm_active = read_samples(folder, ["sm_active_pct"])[GPU]
     assert sm_active.t_s.tolist() == [99, 100, 101]
     assert sm_active.columns["sm_active_pct"].tolist() == [1, 10, 90]
 
@@ -126,9 +149,8 @@ def test_phases_share_the_time_in_the_order_of_a_step():
 
 
 def test_the_figure_names_every_unit_and_puts_phases_last(folder):
-    samples = load(folder)
-    shares = phase_shares(steps({"start_s": 100.0, "verify_ms": 500}), samples.span_s)
-    chart = timeline_figure(timeline_info(samples, GPU, shares))
+    shares = phase_shares(steps({"start_s": 100.0, "verify_ms": 500}), (100.0, 102.0))
+    chart = timeline_figure(info_of(folder, phases=shares))
     titles = [axis.title.text for axis in chart.select_yaxes()]
     assert titles == [
         "GPU activity (%)", "Power (W)", "Host CPU (%)", "Host mem. (GiB)",
@@ -149,7 +171,7 @@ def test_a_long_trial_is_drawn_as_means_with_their_range(tmp_path):
         "sm_active_pct": pa.array(values),
     }
     write_table(tmp_path / "part-000000.parquet", pa.table(columns, schema=SCHEMA))
-    info = timeline_info(load(tmp_path), GPU)
+    info = info_of(tmp_path)
     (curve,) = info.curves
     assert curve.series.high.max() == 99.0
     chart = timeline_figure(info)
@@ -159,13 +181,12 @@ def test_a_long_trial_is_drawn_as_means_with_their_range(tmp_path):
 
 def test_a_single_sample_is_drawn(tmp_path):
     PartWriter(tmp_path).write([gpu(1.0, sm_active_pct=5.0, throttle_reasons=4)])
-    samples = load(tmp_path)
-    shares = phase_shares(steps({"start_s": 0.5, "verify_ms": 1000}), samples.span_s)
-    info = timeline_info(samples, GPU, shares)
+    shares = phase_shares(steps({"start_s": 0.5, "verify_ms": 1000}), (1.0, 1.0))
+    info = info_of(tmp_path, phases=shares)
     assert info.curves[0].series.mean.tolist() == [5.0]
     timeline_figure(info)
 
 
 def test_no_samples_say_so(tmp_path):
-    chart = timeline_figure(timeline_info(load(tmp_path), None))
+    chart = timeline_figure(info_of(tmp_path, None))
     assert chart.layout.annotations[0].text == "No samples yet."

@@ -14,12 +14,13 @@ def foreign_gpu_process(evidence: Evidence) -> list[Finding]:
     """
     for column, own in (("foreign_processes", 0), ("gpu_processes", 1)):
         seen = while_serving(evidence, column)
-        for source, rows in seen.items():
-            shared = int((rows[column] > own).sum())
+        for tally in seen:
+            counts = tally.counts[column]
+            shared = sum(samples for value, samples in counts.items() if value > own)
             if shared:
                 words = (
-                    f"{column} = {int(rows[column].max())} at most on {source}, and over {own} in "
-                    f"{shared} of {len(rows)} samples while the trial served"
+                    f"{column} = {max(counts)} at most on {tally.source}, and over {own} in "
+                    f"{shared} of {tally.samples} samples while the trial served"
                 )
                 return [_finding(words)]
         if seen:

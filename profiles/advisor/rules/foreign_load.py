@@ -16,12 +16,13 @@ def foreign_load(evidence: Evidence) -> list[Finding]:
     NOTE `Hardware.cores` counts cores this process may use, `host_cpu_pct` is of all the host's:
     where they differ, the foreign load is larger than said here, never smaller.
     """
-    rows = while_serving(evidence, "host_cpu_pct", "process_cpu_pct").get(HOST)
-    if rows is None or evidence.hardware is None:
+    served = while_serving(evidence, "host_cpu_pct", "process_cpu_pct")
+    tally = next((tally for tally in served if tally.source == HOST), None)
+    if tally is None or evidence.hardware is None:
         return []
-    cores = evidence.hardware.cores
-    host = float(rows["host_cpu_pct"].mean()) / 100 * cores
-    own = float(rows["process_cpu_pct"].mean()) / 100
+    cores, means = evidence.hardware.cores, tally.means
+    host = means["host_cpu_pct"] / 100 * cores
+    own = means["process_cpu_pct"] / 100
     foreign = host - own
     if foreign < FOREIGN_SHARE * cores:
         return []
@@ -32,9 +33,9 @@ def foreign_load(evidence: Evidence) -> list[Finding]:
             title=f"Other processes used {foreign:.1f} of {cores} cores while the trial served: "
             "its times should not be compared.",
             evidence=[
-                f"host_cpu_pct = {rows['host_cpu_pct'].mean():.1f} % of {cores} cores = "
-                f"{host:.2f} cores, process_cpu_pct = {rows['process_cpu_pct'].mean():.1f} % of "
-                f"one core = {own:.2f} cores, means of {len(rows)} samples"
+                f"host_cpu_pct = {means['host_cpu_pct']:.1f} % of {cores} cores = "
+                f"{host:.2f} cores, process_cpu_pct = {means['process_cpu_pct']:.1f} % of "
+                f"one core = {own:.2f} cores, means of {tally.samples} samples"
             ],
             causes=["something else ran on this host at the same time"],
             next_experiment="End it or wait for it, and measure this trial again.",

@@ -74,12 +74,12 @@ def _measured(roof: Roofline) -> list[str]:
 
 def _by_counters(evidence: Evidence, metrics: ServeMetrics) -> list[str]:
     columns = ("dram_active_pct", "tensor_active_pct")
-    for source, rows in while_serving(evidence, *columns).items():
-        dram, tensor = (float(rows[column].mean()) for column in columns)
+    for tally in while_serving(evidence, *columns):
+        dram, tensor = (tally.means[column] for column in columns)
         if dram >= MEMORY_BOUND_DRAM_PCT and tensor <= IDLE_TENSOR_PCT:
             return [
                 f"dram_active_pct = {dram:.1f} % and tensor_active_pct = {tensor:.1f} % on "
-                f"{source}, means of {len(rows)} samples while the trial served",
+                f"{tally.source}, means of {tally.samples} samples while the trial served",
                 f"tree_nodes_mean = {metrics.tree_nodes_mean:.1f} nodes per request and step",
             ]
     return []

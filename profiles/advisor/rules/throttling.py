@@ -22,14 +22,14 @@ def throttling(evidence: Evidence) -> list[Finding]:
     """Find slowdowns, which spoil a trial, or else a power cap, which only qualifies it."""
     slowed: list[str] = []
     capped: list[str] = []
-    for source, rows in while_serving(evidence, "throttle_reasons").items():
-        bits = rows["throttle_reasons"].astype("int64")
+    for tally in while_serving(evidence, "throttle_reasons"):
+        counts = tally.counts["throttle_reasons"]
         for bit, name in (*SLOWDOWNS.items(), (POWER_CAP, "power cap")):
-            share = float(((bits & bit) != 0).mean())
+            share = sum(n for bits, n in counts.items() if bits & bit) / tally.samples
             if share >= THROTTLED_SHARE:
                 words = (
-                    f"throttle_reasons 0x{bit:x} ({name}) in {share:.1%} of {len(bits)} samples of "
-                    f"{source} while the trial served"
+                    f"throttle_reasons 0x{bit:x} ({name}) in {share:.1%} of {tally.samples} "
+                    f"samples of {tally.source} while the trial served"
                 )
                 (capped if bit == POWER_CAP else slowed).append(words)
     if slowed:

@@ -19,7 +19,9 @@ from profiles.records import (
     TrialState,
     WorkloadSpec,
 )
-from profiles.telemetry.columns import COLUMNS
+from profiles.served_telemetry import tally_served
+from profiles.telemetry.columns import COLUMNS, GPU_NAMES, HOST_NAMES
+from profiles.telemetry.samples import SourceSamples
 
 STEPS, STEP_MS = 200, 20.0
 H200 = GpuInfo(uuid="GPU-1", name="NVIDIA H200", memory_total_bytes=100 * 2**30, driver="580.1")
@@ -131,8 +133,21 @@ def hardware(cores: int = 8) -> Hardware:
     return Hardware(cpu="test", cores=cores, memory_total_bytes=2**35, gpus=[H200])
 
 
-def evidence(trial: TrialResult | None = None, **given) -> Evidence:
+def evidence(trial: TrialResult | None = None, telemetry=None, **given) -> Evidence:
+    """`telemetry` is tallied over `steps`, as a trial does it when it ends."""
+    if telemetry is not None:
+        given["served"] = tally_served(by_source(telemetry), given.get("steps", steps()[:0]))
     return Evidence(trial or result(), **given)
+
+
+def by_source(frame: pd.DataFrame) -> dict[str, SourceSamples]:
+    return {
+        str(source): SourceSamples(
+            rows["t_s"].to_numpy(),
+            {name: rows[name].to_numpy(dtype=float) for name in (*GPU_NAMES, *HOST_NAMES)},
+        )
+        for source, rows in frame.groupby("source")
+    }
 
 
 def with_metrics(config=None, workload=None, **changes) -> Evidence:

@@ -16,7 +16,7 @@ def test_everything_recorded_is_gathered(tmp_path):
     gathered = gather(run, 1)
     assert gathered.result == result(1)
     assert [sibling.number for sibling in gathered.siblings] == [0]
-    assert len(gathered.steps) == 4 and gathered.telemetry.empty and gathered.log is None
+    assert len(gathered.steps) == 4 and gathered.served.sources == [] and gathered.log is None
     assert gathered.hardware.cores == 1
     assert advise(gathered) == []
     crashed = gather(run, 0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dashboard.data.coverage import covered_pct
-from dashboard.data.thinning import thin, within
+from profiles.telemetry.thinning import thin, within
 
 NAN = float("nan")
 
@@ -71,19 +70,3 @@ def test_nothing_to_thin():
 def test_a_window_takes_its_edges():
     seconds = np.array([0, 1, 2, 3.0])
     assert seconds[within(seconds, (1, 2))].tolist() == [1, 2]
-
-
-def test_coverage_counts_overlap_once():
-    starts, ends = np.array([0.0, 1.0, 5.0]), np.array([2.0, 3.0, 6.0])
-    np.testing.assert_allclose(covered_pct(starts, ends, np.array([0, 2, 4, 8.0])), [100, 50, 25])
-    np.testing.assert_allclose(covered_pct(starts[:0], ends[:0], np.array([0.0, 1])), [0])
-
-
-def test_nothing_covers_a_moment():
-    starts, ends = np.array([0.0]), np.array([2.0])
-    np.testing.assert_array_equal(covered_pct(starts, ends, np.array([1.0, 1.0])), [0])
-
-
-def test_coverage_of_an_interval_inside_another():
-    starts, ends = np.array([0.0, 1.0, 2.0]), np.array([10.0, 2.0, 3.0])
-    np.testing.assert_allclose(covered_pct(starts, ends, np.array([0, 5, 10.0])), [100, 100])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.data.coverage import Floats
+from profiles.telemetry.thinning import Floats
 
 MOST_BUCKETS = 400
 REASONS = {

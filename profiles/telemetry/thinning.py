@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ class Series:
     def is_thinned(self) -> bool:
         """Whether points stand for several samples."""
         return self.low is not self.high
+
+    def since(self, origin_s: float) -> Series:
+        """The same on a clock that is zero at `origin_s`."""
+        return replace(self, seconds=self.seconds - origin_s)
 
     def scaled(self, divisor: float) -> Series:
         """The same in another unit."""
