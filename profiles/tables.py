@@ -46,13 +46,14 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )
 
-ROWS_A_GROUP = 262_144  # of which a reader of a stretch of time takes only those it needs
 
+def write_table(path: Path, table: pa.Table, rows_a_group: int | None = None) -> None:
+    """Write a Parquet file whole. Raises StorageError.
 
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write a Parquet file whole. Raises StorageError."""
+    A reader of some of the rows reads only the groups that may hold them.
+    """
     buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd", row_group_size=ROWS_A_GROUP)
+    pq.write_table(table, buffer, compression="zstd", row_group_size=rows_a_group)
     write_bytes(path, buffer.getvalue().to_pybytes())
 
 
