@@ -55,9 +55,12 @@ def capture_timeline_info(times: CaptureTimes, window_ms: tuple[float, float]) -
     """Cut `window_ms` into buckets; lanes and metrics without anything inside it stay, empty."""
     edges = np.linspace(window_ms[0], window_ms[1], BUCKETS + 1)
     curves = []
+    several = len({metric.gpu for metric in times.metrics}) > 1
     for metric in times.metrics:
         inside = within(metric.at_ms, window_ms)
-        title = NAMES[metric.metric] + ("" if metric.gpu is None else f", GPU {metric.gpu}")
+        title = NAMES[metric.metric] + (
+            f", GPU {metric.gpu}" if several and metric.gpu is not None else ""
+        )
         panel = CLOCK if metric.metric.endswith("_mhz") else ACTIVITY
         series = thin(metric.at_ms[inside], metric.values[inside])
         curves.append(MetricCurve(title, panel, series))
@@ -86,7 +89,7 @@ def capture_timeline_figure(info: CaptureTimeline) -> go.Figure:
         if traces:
             panels.append(Panel(150, {"title": {"text": title}, "rangemode": "tozero"}, traces))
     window = (float(info.edges_ms[0]), float(info.edges_ms[-1]))
-    return stacked(panels, "Milliseconds since the first event", window)
+    return stacked(panels, "ms since the first event", window)
 
 
 def _trace(curve: MetricCurve, colour: str) -> dict[str, object]:

@@ -15,7 +15,8 @@ from dashboard.data.coverage import Floats
 _FILLED = [[0.0, "rgba(0,114,178,0)"], [1e-6, "rgba(0,114,178,0.3)"], [1.0, PALETTE[0]]]
 _GAP_PX = 22
 _LEGEND_PX, _TIME_AXIS_PX = 34, 48
-_TICKS_PX, _LETTER_PX = 70, 6.5  # left of a panel with numbers; of a letter of a lane's name
+TITLE_PX = 28
+_TICKS_PX, _LETTER_PX = 70, 6.2  # left of a panel, its title included; of a letter of a name
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def lanes(edges: Floats, percents: Mapping[str, Floats], unit: str, height_px: i
         "showscale": False,
         "hovertemplate": f"%{{y}}: %{{z:.1f}} % of the time at %{{x:.3f}} {unit}<extra></extra>",
     }
-    left_px = 20 + _LETTER_PX * max(map(len, percents))
+    left_px = 16 + _LETTER_PX * max(map(len, percents))
     return Panel(height_px, {"autorange": "reversed"}, [trace], left_px)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.charts.panels import Panel, lanes, stacked
+from dashboard.charts.panels import TITLE_PX, Panel, lanes, stacked
 from dashboard.charts.style import GREY, PALETTE, PHASE_COLOURS, message, see_through
 from dashboard.data.phase_shares import PhaseShares
 from dashboard.formats import GIB
@@ -129,7 +129,8 @@ def timeline_figure(info: Timeline) -> go.Figure:
     panels = [_curves_panel(title, curves) for title, curves in by_panel.items()]
     if info.held and info.held.percents:
         held = lanes(info.held.edges_s, info.held.percents, "s", _PANEL_PX)
-        panels.append(replace(held, axis={**held.axis, "title": _title(THROTTLING)}))
+        axis = {**held.axis, "title": _title(THROTTLING)}
+        panels.append(replace(held, axis=axis, left_px=held.left_px + TITLE_PX))
     if info.phases:
         panels.append(_phases_panel(info.phases))
     time_title = "Seconds since the trial's first sample"

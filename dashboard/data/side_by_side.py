@@ -50,8 +50,10 @@ def capture_pairs(left: CaptureSummary, right: CaptureSummary) -> list[Pair]:
 
 def pair(what: str, left: float | None, right: float | None) -> Pair:
     """Compare two numbers; there is no change against zero or a missing one."""
-    change = 100 * (right / left - 1) if left and right is not None else None
-    return Pair(what, left, right, change)
+    if not left or right is None:
+        return Pair(what, left, right, None)
+    shown = round(100 * (right / left - 1), 1)
+    return Pair(what, left, right, shown + 0.0)  # NOTE: adding 0.0 makes a 0.0 of -0.0
 
 
 def kernel_pairs(left: Sequence[KernelRow], right: Sequence[KernelRow]) -> list[KernelPair]:

@@ -76,8 +76,7 @@ def _profiles(captures: Sequence[ImportedCapture]) -> None:
     except (ValueError, OSError):
         st.error("The tables of one of these imports are damaged. Import the file again.")
         return
-    names = [by_key[key].summary.file_name for key in (left, right)]
-    _pair_table(capture_pairs(by_key[left].summary, by_key[right].summary), *names)
+    _pair_table(capture_pairs(by_key[left].summary, by_key[right].summary), "Left", "Right")
     _kernel_table(kernel_pairs(a, b))
 
 
