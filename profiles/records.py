@@ -352,6 +352,7 @@ class TrialResult(Record):
     rounds: list[PairedRound] = []
     text: TextCheck | None = None
     memory: MemorySplit | None = None
+    memory_predicted: MemorySplit | None = None  # told before anything was loaded
     anatomy: StepAnatomy | None = None
     baseline_anatomy: StepAnatomy | None = None
     shape: ModelShape | None = None

@@ -11,6 +11,11 @@ TunerError                     1
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profiles.records import MemorySplit
+
 
 class TunerError(Exception):
     """Base of all errors of this project."""
@@ -47,7 +52,11 @@ class Interrupted(TunerError):
 
 
 class OutOfMemory(TunerError):
-    """The config needs more memory than the device has."""
+    """The config needs more memory than the device has; `predicted` says how much, if known."""
+
+    def __init__(self, message: str, predicted: MemorySplit | None = None) -> None:
+        super().__init__(message)
+        self.predicted = predicted
 
 
 class EngineFailure(TunerError):

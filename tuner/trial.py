@@ -102,7 +102,14 @@ def run_trial(
         raise
     except TunerError as error:
         state = TrialState.INFEASIBLE if isinstance(error, OutOfMemory) else TrialState.FAILED
-        result = TrialResult(**identity, state=state, error=str(error), finished_at=now_utc())
+        predicted = error.predicted if isinstance(error, OutOfMemory) else None
+        result = TrialResult(
+            **identity,
+            state=state,
+            error=str(error),
+            memory_predicted=predicted,
+            finished_at=now_utc(),
+        )
         folder.write_result(result)
         return result
     finally:
@@ -145,6 +152,7 @@ def _outcome(
             else None
         ),
         "memory": measured.memory,
+        "memory_predicted": measured.prepared.memory_predicted,
         "energy": _energy(folder, measured.trial),
         **explanation(config, measured),
     }
@@ -177,8 +185,9 @@ def _write_tables(folder: TrialFolder, measured: Measurement) -> None:
 def headline(result: TrialResult) -> dict[str, object]:
     """The documented object of `tuner run --json`."""
     metrics: ServeMetrics | None = result.metrics
+    predicted = result.memory_predicted.model_dump() if result.memory_predicted else None
     if metrics is None:
-        return {"state": result.state, "error": result.error}
+        return {"state": result.state, "error": result.error, "memory_predicted": predicted}
     baseline, speedup = result.baseline, result.speedup
     return {
         "state": result.state,
@@ -215,6 +224,7 @@ def headline(result: TrialResult) -> dict[str, object]:
         "itl_ms_p95": metrics.itl_ms.p95 if metrics.itl_ms else None,
         "e2e_ms_p95": metrics.e2e_ms.p95,
         "memory": result.memory.model_dump() if result.memory else None,
+        "memory_predicted": predicted,
         "memory_peak_bytes": result.memory.peak_bytes if result.memory else None,
         "energy_mj_per_token": result.energy.energy_mj_per_token if result.energy else None,
         "time_share": metrics.time_share.model_dump(),

@@ -15,6 +15,13 @@ from dashboard.formats import (
 from profiles.records import EnergyUse, RunRecord, ServeMetrics, TrialResult
 
 Fact = tuple[str, str]
+MEMORY = {
+    "Peak memory": "peak_bytes",
+    "Memory of weights": "weights_bytes",
+    "Memory of the drafter": "drafter_bytes",
+    "Memory of the KV cache": "kv_bytes",
+    "Memory of the rest": "rest_bytes",
+}
 NO_DRAFTS = "this trial does not speculate"
 
 
@@ -24,7 +31,6 @@ def facts(result: TrialResult) -> list[Fact]:
     if metrics is None:
         return []
     no_drafts = None if result.config.draft_len else NO_DRAFTS
-    memory = result.memory
     return [
         ("Speed-up [95 % interval]", ratio(result.speedup, no_drafts)),
         ("Output per user", tokens_per_s(metrics.output_tokens_per_s_per_user)),
@@ -34,11 +40,25 @@ def facts(result: TrialResult) -> list[Fact]:
         ("Beam diversity: (nodes - 1) / (W x D)", number(metrics.beam_diversity, no_drafts)),
         ("Mean step", f"{metrics.step_ms_mean:.1f} ms over {metrics.steps:,} steps"),
         ("Served", f"{metrics.requests} requests, {metrics.output_tokens:,} tokens"),
-        ("Peak memory", mebibytes(memory.peak_bytes, memory.reason) if memory else missing(None)),
+        *_memory(result),
         ("Energy per token", _energy(result.energy)),
         ("Device", result.device or missing(None)),
         ("Precision", f"{result.precision or missing(None)} ({result.compute or 'unknown path'})"),
     ]
+
+
+def _memory(result: TrialResult) -> list[Fact]:
+    """Each part in use, and what was predicted before anything was loaded."""
+    used, told = result.memory, result.memory_predicted
+    if used is None:
+        return [("Peak memory", missing(None))]
+    rows = []
+    for name, field in MEMORY.items():
+        value = mebibytes(getattr(used, field), used.reason)
+        if told is not None:
+            value += f", predicted {mebibytes(getattr(told, field), told.reason)}"
+        rows.append((name, value))
+    return rows
 
 
 def config_facts(result: TrialResult) -> list[Fact]:

@@ -37,6 +37,14 @@ PATTERNS: tuple[ErrorPattern, ...] = (
         "lower batch_size or max_new_tokens",
     ),
     _known(
+        "config_does_not_fit",
+        "memory",
+        r"batch_size = \d+ needs [\d,]+ MiB \(weights",
+        "the config was predicted to need more memory than is free, and was not loaded",
+        "lower batch_size or max_new_tokens, take kv_cache_dtype fp8 or a smaller precision; end "
+        "other processes that hold memory on this GPU",
+    ),
+    _known(
         "cuda_out_of_memory",
         "memory",
         r"CUDA out of memory|CUDA error: out of memory|torch\.OutOfMemoryError"

@@ -146,6 +146,11 @@ def test_facts_give_a_reason_for_what_is_missing():
     assert shown["Speed-up [95 % interval]"] == "1.50x [1.40, 1.60]"
     assert shown["Energy per token"] == f"n/a ({NO_METERS})"
     assert shown["Peak memory"] == "n/a (the allocator keeps no count)"
+    assert shown["Memory of weights"] == "200 MiB"
+    told = trial(0).memory.model_copy(update={"weights_bytes": 100 << 20, "reason": "the CPU"})
+    shown = dict(facts(trial(0, memory_predicted=told)))
+    assert shown["Memory of weights"] == "200 MiB, predicted 100 MiB"
+    assert shown["Peak memory"] == "n/a (the allocator keeps no count), predicted n/a (the CPU)"
     without = dict(facts(baseline(0)))
     assert without["Path acceptance: (length - 1) / D"] == "n/a (this trial does not speculate)"
     assert facts(failed(0)) == []

@@ -35,6 +35,8 @@ RUN_FIELDS = {
     "tpot_ms_p50",
     "tpot_ms_p95",
     "memory_peak_bytes",
+    "memory_predicted",
+    "kv_cache_dtype",
     "time_share",
     "text_equal_to_baseline",
 }

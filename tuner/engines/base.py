@@ -56,12 +56,16 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `prepare` did: `cost_s` seconds, and the precision and compute path in force."""
+    """What `prepare` did: `cost_s` seconds, and the precision and compute path in force.
+
+    `memory_predicted` was told before anything was loaded; None: this engine cannot tell.
+    """
 
     cost_s: float
     device: str
     precision: str
     compute: str
+    memory_predicted: MemorySplit | None = None
 
 
 class Engine(ABC):

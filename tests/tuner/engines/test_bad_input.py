@@ -155,8 +155,8 @@ def test_sequences_longer_than_the_model_reads(model, drafter):
 def test_batch_over_memory_names_both_sizes_and_leaves_the_engine_usable(
     model, drafter, monkeypatch
 ):
-    monkeypatch.setattr("tuner.engines.redrafter.engine._free_bytes", lambda device: 1 << 20)
-    with pytest.raises(OutOfMemory, match=r"batch_size = 512: .* MiB, 1 MiB are free; lower"):
+    monkeypatch.setattr("tuner.engines.redrafter.engine._room", lambda device: 1 << 20)
+    with pytest.raises(OutOfMemory, match=r"batch_size = 512 needs .* MiB \(.*\), 1 MiB "):
         prepare(model, drafter, batch_size=512)
     monkeypatch.undo()
     assert prepare(model, drafter, batch_size=2).memory().kv_bytes > 0

@@ -48,6 +48,8 @@ def load_llama(folder: Path) -> Llama:
         for name, tensor in model.state_dict().items()
     }
     _load(model, state, folder, field="model")
+    if state.get("lm_head.weight") is state["embed_tokens.weight"]:
+        model.lm_head.weight = model.embed_tokens.weight  # one parameter, wherever it is moved
     return model
 
 
@@ -68,20 +70,12 @@ def read_drafter(folder: Path) -> Drafter:
     Raises:
         BadInput: corrupt, incomplete or not finite.
     """
-    raw = _read_drafter_config(folder)
-    apple = apple_layout.is_apple(raw)
-    try:
-        config = apple_layout.read_config(raw) if apple else _our_config(raw)
-    except KeyError as error:
-        raise BadInput("drafter", str(folder), f"its config.json lacks {error}") from error
-    except (ValueError, TypeError) as error:
-        raise BadInput(
-            "drafter", str(folder / "config.json"), f"is not a drafter config ({error})"
-        ) from error
+    raw = _read_drafter_json(folder)
+    config = _drafter_config(raw, folder)
     with torch.device("meta"):
         drafter = Drafter(config)
     state = _read_safetensors(folder, field="drafter")
-    if apple:
+    if apple_layout.is_apple(raw):
         state = apple_layout.canonical(state)
         _check(state, apple_layout.tensor_shapes(config), folder, field="drafter")
         state = apple_layout.to_ours(state, config)
@@ -89,6 +83,11 @@ def read_drafter(folder: Path) -> Drafter:
     _load(drafter, state, folder, field="drafter")
     drafter.draft_vocab = drafter.draft_vocab.long()
     return drafter
+
+
+def read_drafter_config(folder: Path) -> DrafterConfig:
+    """Read the config of a drafter directory, in our layout or Apple's. Raises BadInput."""
+    return _drafter_config(_read_drafter_json(folder), folder)
 
 
 def save_drafter(
@@ -127,7 +126,18 @@ def _write(folder: Path, config: dict[str, Any], name: str, state: dict[str, Ten
             (Path(scratch) / written).replace(folder / written)
 
 
-def _read_drafter_config(folder: Path) -> dict[str, Any]:
+def _drafter_config(raw: dict[str, Any], folder: Path) -> DrafterConfig:
+    try:
+        return apple_layout.read_config(raw) if apple_layout.is_apple(raw) else _our_config(raw)
+    except KeyError as error:
+        raise BadInput("drafter", str(folder), f"its config.json lacks {error}") from error
+    except (ValueError, TypeError) as error:
+        raise BadInput(
+            "drafter", str(folder / "config.json"), f"is not a drafter config ({error})"
+        ) from error
+
+
+def _read_drafter_json(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))

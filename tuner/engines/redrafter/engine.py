@@ -14,9 +14,10 @@ import torch
 
 from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
 from tuner.engines.base import Engine, Prepared, Progress, Request, Support
+from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
-from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, cache_bytes, kept_dtype
+from tuner.engines.redrafter.kv_cache import KVCache, kept_dtype
 from tuner.engines.redrafter.linear import (
     DEFAULT_PRECISION,
     DTYPES,
@@ -25,6 +26,12 @@ from tuner.engines.redrafter.linear import (
     module_bytes,
 )
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.memory import (
+    blocks_needed,
+    positions_needed,
+    predict_memory,
+    refuse_unless_it_fits,
+)
 from tuner.engines.redrafter.quant.kernels import describe_kernels
 from tuner.engines.redrafter.quant.load import load_computed
 from tuner.engines.redrafter.quant.support import QUANTIZED, refused
@@ -79,21 +86,21 @@ class RedrafterEngine(Engine):
         progress = on_progress or (lambda fraction, text: None)
         device = pick_device(config.device)
         compute = compute_path(config.quantization or DEFAULT_PRECISION, device)
-        kept = kept_dtype(config.kv_cache_dtype, device, compute.activation_dtype)
         self._loop = None
+        predicted = _fitting(config, compute, max_seq_len)
         progress(0.0, f"loading {config.model}")
         model = self._load_model(config.model, compute)
         progress(0.7, "loading drafter")
         drafter = self._load_drafter(config, model, compute)
         progress(0.9, "reserving KV memory")
-        reach = max_seq_len + 1 + config.beam_width * config.draft_len
         if max_seq_len > model.config.max_position:
             raise BadInput(
                 "max_seq_len", max_seq_len, f"the model reads {model.config.max_position} positions"
             )
-        self._make_room(model, config, reach, compute, kept)
+        self._make_room(model, config, max_seq_len, compute)
         if drafter is not None and config.draft_len > 0:
-            self._make_places(drafter, config.batch_size, reach)
+            positions = positions_needed(config, max_seq_len)
+            self._make_places(drafter, config.batch_size, positions)
         self._loop = self._loop_for(model, drafter, config, max_seq_len)
         self._config, self._compute = config, compute
         progress(1.0, "ready")
@@ -102,6 +109,7 @@ class RedrafterEngine(Engine):
             device=_device_name(device),
             precision=compute.precision,
             compute=_described(compute, model, config),
+            memory_predicted=predicted,
         )
 
     def serve(
@@ -159,25 +167,24 @@ class RedrafterEngine(Engine):
             folder = resolve_model(name)
             self._model = _fit(lambda: load_computed(folder, compute))
             self._loaded_model = (name, compute)
+            if compute.device.type == "cuda":  # the peak of serving, not of quantizing
+                torch.cuda.reset_peak_memory_stats(compute.device)
         return self._model
 
     def _make_room(
-        self,
-        model: Llama,
-        config: TrialConfig,
-        reach: int,
-        compute: Compute,
-        kept: torch.dtype,
+        self, model: Llama, config: TrialConfig, max_seq_len: int, compute: Compute
     ) -> None:
         """Have a KV cache and positions for `config`; ones that are large enough stay."""
-        blocks = 1 + config.batch_size * blocks_for(reach)
+        device, dtype = compute.device, compute.activation_dtype
+        kept = kept_dtype(config.kv_cache_dtype, device, dtype)
+        reach, blocks = positions_needed(config, max_seq_len), blocks_needed(config, max_seq_len)
         positions = 0 if model.rotation is None else model.rotation.shape[0]
         cache = self._cache
         fits = cache is not None and cache.blocks >= blocks and cache.data.dtype == kept
         if not fits or positions < reach:
             self._loops, self._cache = {}, None
-            model.prepare_positions(reach, compute.device, compute.activation_dtype)
-            self._cache = _reserve(model, config, blocks, compute, kept)
+            model.prepare_positions(reach, device, dtype)
+            self._cache = _fit(lambda: KVCache(model.config, blocks, device, dtype, kept))
 
     def _make_places(self, drafter: DraftMethod, places: int, positions: int) -> None:
         """Have room in the drafter's own buffers; what is large enough stays."""
@@ -242,20 +249,13 @@ def _drafter_name(config: TrialConfig) -> str:
     raise no_drafter(config.model)
 
 
-def _reserve(
-    model: Llama, config: TrialConfig, blocks: int, compute: Compute, kept: torch.dtype
-) -> KVCache:
-    """Make the KV cache, after checking that it fits."""
-    needed = cache_bytes(model.config, blocks, kept)
-    free = _free_bytes(compute.device)
-    if needed > free:
-        raise OutOfMemory(
-            f"batch_size = {config.batch_size}: its KV cache of {blocks} blocks needs "
-            f"{needed / 2**20:,.0f} MiB, {free / 2**20:,.0f} MiB are free; lower batch_size or "
-            "max_new_tokens"
-        )
-    dtype = compute.activation_dtype
-    return _fit(lambda: KVCache(model.config, blocks, compute.device, dtype, kept))
+def _fitting(config: TrialConfig, compute: Compute, max_seq_len: int) -> MemorySplit:
+    """Predict the memory of `config`. Raises OutOfMemory where the device has less."""
+    base = LlamaConfig.from_dir(resolve_model(config.model))
+    drafter = _drafter_name(config) if config.draft_len else ""
+    predicted = predict_memory(base, drafter, config, compute, max_seq_len)
+    refuse_unless_it_fits(config, base, compute, predicted, _room(compute.device))
+    return predicted
 
 
 def _fit(make: Callable[[], T]) -> T:
@@ -266,10 +266,11 @@ def _fit(make: Callable[[], T]) -> T:
         raise OutOfMemory(f"loading does not fit: {str(error).splitlines()[0]}") from error
 
 
-def _free_bytes(device: torch.device) -> int:
+def _room(device: torch.device) -> int:
+    """Bytes that the engine could have: those that are free and those that it holds."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
+        return int(torch.cuda.mem_get_info(device)[0]) + torch.cuda.memory_reserved(device)
+    return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
 
 
 def pick_device(name: str) -> torch.device:

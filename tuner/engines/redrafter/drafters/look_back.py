@@ -102,24 +102,29 @@ def save_local_attention(recurrent: Drafter, look_back: LookBack, folder: Path) 
         scratch.replace(folder / name)
 
 
+def read_look_back_config(folder: Path) -> LookBackConfig:
+    """Read how far and how finely the drafter in `folder` looks back. Raises BadInput."""
+    try:
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        raw.pop("model_type", None)
+        return LookBackConfig(**raw)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise BadInput("drafter", str(folder), f"cannot be read ({error})") from error
+
+
 def load_local_attention(folder: Path, base: LlamaConfig) -> tuple[Drafter, LookBack]:
     """Read both parts, checked against the base model.
 
     Raises:
         BadInput: corrupt, incomplete, or made for another base model.
     """
-    recurrent = load_drafter(folder / "recurrent", base)
+    recurrent, config = load_drafter(folder / "recurrent", base), read_look_back_config(folder)
     try:
-        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        raw.pop("model_type", None)
-        config = LookBackConfig(**raw)
         state = load_file(str(folder / _WEIGHTS))
         with torch.device("meta"):
             look_back = LookBack(config, recurrent.config)
         look_back.load_state_dict(state, assign=True)
-    except BadInput:
-        raise
-    except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise BadInput("drafter", str(folder), f"cannot be read ({error})") from error
     except RuntimeError as error:  # tensors that lack, are too many or of another shape
         problem = " ".join(str(error).split())

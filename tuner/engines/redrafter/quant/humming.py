@@ -85,7 +85,7 @@ def _layer(
         has_bias=linear.bias is not None,
         torch_dtype=torch.bfloat16,
     ).to(linear.codes.device)
-    layer.load_from_tensors(_tensors(linear))
+    layer.load_from_tensors(tensors_of(linear))
     layer.transform()
     return layer
 
@@ -101,7 +101,7 @@ def _configs(
     return {"dtype": "float8e4m3"}, {"dtype": "float8e4m3"} if fp8_activations else None
 
 
-def _tensors(linear: QuantizedLinear) -> dict[str, Tensor]:
+def tensors_of(linear: QuantizedLinear) -> dict[str, Tensor]:
     """Return the weights as humming names and packs them: int32 [out, ...], low bits first."""
     codes = linear.codes
     tensors = {"weight_scale": linear.scale.bfloat16()}

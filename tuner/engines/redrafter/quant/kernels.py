@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.quant import humming
@@ -47,6 +48,21 @@ def fast_linear(linear: QuantizedLinear, kernel: str = "auto") -> nn.Module:
     ):
         return humming.HummingLinear(linear, kernel == "humming_fp8_activations")
     return _torch_linear(linear)
+
+
+def held_bytes(linear: QuantizedLinear, device: torch.device) -> int:
+    """Return the bytes of what `fast_linear` makes of `linear` on `device`.
+
+    Shapes are enough: `linear` may be on torch's meta device. humming-kernels reorder what they are
+    given and are taken to hold as many bytes.
+    """
+    if device.type == "cpu":
+        held = list(linear.buffers())
+    elif humming.multiplies(linear):
+        held = list(humming.tensors_of(linear).values())
+    else:
+        held = list(_torch_linear(linear).buffers())
+    return sum(tensor.nbytes for tensor in held)
 
 
 def describe_kernels(module: nn.Module) -> str:

@@ -30,8 +30,8 @@ KINDS: dict[str, type[QuantizedLinear]] = {
     kind.precision: kind for kind in (Fp8Linear, Int8Linear, Int4Linear)
 }
 CALIBRATED = {"int8_sq": smoothing_scale, "int4_awq": awq_scale}
-_HEAD = "lm_head"
-_HEAD_STAYS = ("int4_awq",)  # as in the checkpoints that people download
+HEAD = "lm_head"
+HEAD_STAYS = ("int4_awq",)  # as in the checkpoints that people download
 
 
 @torch.no_grad()
@@ -71,8 +71,8 @@ def quantize(
         if scales:
             _fold(model, index, scales)
         quantize_linears(layer, compute.precision, kernel)
-    if compute.precision not in _HEAD_STAYS:
-        quantize_linears(model, compute.precision, kernel, only=(_HEAD,))
+    if compute.precision not in HEAD_STAYS:
+        quantize_linears(model, compute.precision, kernel, only=(HEAD,))
     return apply_compute(model, compute, keep_codes=True)
 
 

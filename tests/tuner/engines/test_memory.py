@@ -1,0 +1,190 @@
+"""Memory that is predicted before anything is loaded, against what the engine then holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from profiles.records import TrialConfig
+from tests.tuner.engines.tiny import VOCAB, save_tiny_drafter, save_tiny_llama
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
+from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
+from tuner.engines.redrafter.drafters.look_back import (
+    LookBack,
+    LookBackConfig,
+    save_local_attention,
+)
+from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path, module_bytes
+from tuner.engines.redrafter.memory import predict_memory
+from tuner.engines.redrafter.quant.quantize import (
+    HEAD,
+    HEAD_STAYS,
+    quantize,
+    quantize_linears,
+)
+from tuner.engines.redrafter.weight_bytes import llama_bytes
+from tuner.errors import OutOfMemory
+from tuner.models import resolve_model
+
+LLAMA_3_8B = LlamaConfig(128256, 4096, 14336, 32, 32, 8, 128, 1e-5, 8192, RopeConfig(), False)
+CPU = torch.device("cpu")
+
+
+def held(config: TrialConfig):
+    """What was predicted, and what the engine says after prepare."""
+    engine = RedrafterEngine()
+    prepared = engine.prepare(config, 64)
+    memory = engine.memory()
+    engine.close()
+    return prepared.memory_predicted, memory
+
+
+def assert_exact(predicted, measured):
+    for part in ("weights_bytes", "drafter_bytes", "kv_bytes"):
+        assert getattr(predicted, part) == getattr(measured, part), part
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("shape", "kv_cache_dtype"),
+    [
+        ({}, "auto"),
+        ({"tie_word_embeddings": False, "num_key_value_heads": 4}, "fp8"),
+        ({"attention_bias": True, "mlp_bias": True, "head_dim": 16}, "auto"),
+    ],
+)
+def test_exact_on_the_tiny_model(tmp_path, shape, precision, kv_cache_dtype):
+    model = save_tiny_llama(tmp_path / "model", **shape)
+    drafter = save_tiny_drafter(tmp_path / "drafter", draft_vocab_size=16, context_width=24)
+    config = TrialConfig(
+        model=str(model),
+        drafter=str(drafter),
+        device="cpu",
+        quantization=precision,
+        kv_cache_dtype=kv_cache_dtype,
+        draft_vocab_size=12,
+        beam_width=3,
+        batch_size=5,
+    )
+    predicted, measured = held(config)
+    assert_exact(predicted, measured)
+    assert predicted.rest_bytes is None
+    assert predicted.reason
+    assert_exact(*held(config.baseline()))
+
+
+def local_attention(folder: Path, base: Path) -> Path:
+    recurrent = load_drafter(save_tiny_drafter(folder / "plain"), LlamaConfig.from_dir(base))
+    torch.manual_seed(0)
+    look_back = LookBack(LookBackConfig(window=48, num_heads=2, head_dim=8), recurrent.config)
+    save_local_attention(recurrent, look_back, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["local attention", "causal LM", "retrieval"])
+def test_exact_for_every_kind_of_drafter(tmp_path, kind):
+    model = save_tiny_llama(tmp_path / "model")
+    tokenizer = resolve_model("smollm2-135m") / "tokenizer.json"
+    drafter = "retrieval"
+    if kind == "local attention":
+        drafter = str(local_attention(tmp_path / "drafter", model))
+    if kind == "causal LM":
+        drafter = str(save_tiny_llama(tmp_path / "drafter", vocab=49152))
+        model = save_tiny_llama(tmp_path / "model", vocab=49152)
+        for folder in (model, Path(drafter)):
+            (folder / "tokenizer.json").symlink_to(tokenizer)
+    fixed = {"model": str(model), "drafter": drafter, "device": "cpu", "quantization": "bf16"}
+    assert_exact(*held(TrialConfig(**fixed, batch_size=3)))
+
+
+@pytest.mark.parametrize("precision", ["fp8", "int8_sq", "int4_awq"])
+@pytest.mark.parametrize("stored", ["fp32", "bf16"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_exact_for_quantized_weights(tmp_path, precision, stored, biased):
+    model = save_tiny_llama(tmp_path / "model", attention_bias=biased, mlp_bias=biased)
+    compute = replace(compute_path(stored, CPU), precision=precision)
+    quantized = quantize(load_llama(model), compute, [tuple(range(VOCAB))])
+    assert llama_bytes(LlamaConfig.from_dir(model), compute) == module_bytes(quantized)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_exact_on_the_builtin_model(builtin_model, precision):
+    assert_exact(*held(TrialConfig(device="cpu", quantization=precision, batch_size=2)))
+
+
+@pytest.mark.parametrize("precision", ["fp8", "int8_sq", "int4_awq"])
+def test_exact_on_the_builtin_model_quantized(builtin_model, precision):
+    # What quantize() does but for the calibration, which changes no shape and takes a minute.
+    compute = replace(compute_path("bf16", CPU), precision=precision)
+    model = load_llama(builtin_model)
+    quantize_linears(model.layers, precision)
+    if precision not in HEAD_STAYS:
+        quantize_linears(model, precision, only=(HEAD,))
+    quantized = apply_compute(model, compute, keep_codes=True)
+    assert llama_bytes(LlamaConfig.from_dir(builtin_model), compute) == module_bytes(quantized)
+
+
+def test_a_tied_head_is_one_tensor_in_any_precision(builtin_model):
+    config = LlamaConfig.from_dir(builtin_model)
+    table = config.vocab_size * config.hidden_size
+    fp32 = Compute("fp32", CPU, torch.float32, torch.float32, packed=False)
+    untied = replace(config, tie_word_embeddings=False)
+    assert llama_bytes(untied, fp32) - llama_bytes(config, fp32) == 4 * table
+
+
+@pytest.fixture
+def h200(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+
+    def compute(precision: str) -> Compute:
+        gpu = torch.device("cuda")
+        return Compute(precision, gpu, torch.bfloat16, torch.bfloat16, packed=False)
+
+    return compute
+
+
+@pytest.mark.parametrize(
+    ("precision", "billions"), [("bf16", 16.06), ("fp8", 8.56), ("int8_sq", 8.56)]
+)
+def test_weights_of_an_8b_on_a_gpu(h200, precision, billions):
+    assert llama_bytes(LLAMA_3_8B, h200(precision)) == pytest.approx(billions * 1e9, rel=1e-3)
+
+
+def test_parts_grow_with_what_they_are_made_of(h200, tmp_path):
+    drafter = str(save_tiny_drafter(tmp_path, vocab=128256, hidden_size=4096))
+
+    def predict(**knobs: object):
+        config = TrialConfig(drafter=drafter, **knobs)
+        return predict_memory(LLAMA_3_8B, drafter, config, h200("bf16"), 2000)
+
+    one, many = predict(batch_size=1), predict(batch_size=32)
+    narrow = predict(batch_size=32, kv_cache_dtype="fp8")
+    blocks = -(-2017 // 16)
+    assert one.kv_bytes == (1 + blocks) * 16 * 131072  # 128 KiB a token
+    assert many.kv_bytes == (1 + 32 * blocks) * 16 * 131072
+    assert 2 * narrow.kv_bytes == many.kv_bytes
+    assert one.weights_bytes == many.weights_bytes
+    assert one.rest_bytes < many.rest_bytes < 400 * 2**20
+    made = [
+        m.peak_bytes - m.weights_bytes - m.drafter_bytes - m.kv_bytes - m.rest_bytes
+        for m in (one, many)
+    ]
+    assert made[1] > 32 * 17 * 128256 * 2 > made[0]  # logits of every node, in bf16
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+    model = save_tiny_llama(tmp_path / "model")
+    loaded = []
+    monkeypatch.setattr("tuner.engines.redrafter.engine.load_computed", loaded.append)
+    monkeypatch.setattr("tuner.engines.redrafter.engine._room", lambda device: 1 << 20)
+    config = TrialConfig(model=str(model), device="cpu", draft_len=0, batch_size=512)
+    words = r"batch_size = 512 needs .* \(weights .*, drafter 0 MiB, KV cache .*, 1 MiB are free"
+    with pytest.raises(OutOfMemory, match=words) as caught:
+        RedrafterEngine().prepare(config, 64)
+    assert not loaded
+    assert caught.value.predicted.kv_bytes > 1 << 20
