@@ -64,16 +64,17 @@ def write_records(path: Path, records: Sequence[Any], schema: pa.Schema) -> None
 
 
 def read_records(path: Path, schema: pa.Schema) -> pd.DataFrame:
-    """Read records back; list columns hold numpy arrays. A missing file gives an empty frame.
+    """Read the columns of `schema`; list columns hold numpy arrays.
 
-    A column that is younger than the file is null in it.
+    A missing file gives an empty frame. A column that is younger than the file is null in it.
 
     Raises:
         ValueError: the file is not whole Parquet (`pyarrow.ArrowInvalid` is a ValueError).
     """
     if not path.exists():
         return schema.empty_table().to_pandas()
-    table = pq.read_table(path)
+    with pq.ParquetFile(path) as file:
+        table = file.read([name for name in schema.names if name in file.schema_arrow.names])
     for field in schema:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(len(table), field.type))

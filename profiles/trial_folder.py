@@ -10,11 +10,22 @@ import pyarrow as pa
 
 from profiles.files import make_folder
 from profiles.record_files import read_or_set_aside, set_aside, write_record
-from profiles.records import RequestRecord, StepRecord, TrialConfig, TrialProgress, TrialResult
+from profiles.records import (
+    STEP_PHASES,
+    RequestRecord,
+    StepRecord,
+    TrialConfig,
+    TrialProgress,
+    TrialResult,
+)
 from profiles.tables import REQUEST_SCHEMA, STEP_SCHEMA, read_records, write_records
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_STEP_TIMES = pa.schema(
+    [STEP_SCHEMA.field(name) for name in ("start_s", *(f"{phase}_ms" for phase in STEP_PHASES))]
+)
 
 
 class TrialFolder:
@@ -74,6 +85,10 @@ class TrialFolder:
     def steps(self) -> pd.DataFrame:
         """The steps, one row each; empty when there are none or the file is torn."""
         return self._table("steps.parquet", STEP_SCHEMA)
+
+    def step_times(self) -> pd.DataFrame:
+        """When each step began and what its phases took; else as `steps`, read faster."""
+        return self._table("steps.parquet", _STEP_TIMES)
 
     def requests(self) -> pd.DataFrame:
         """The requests, one row each; empty when there are none or the file is torn."""

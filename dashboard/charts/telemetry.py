@@ -153,7 +153,7 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
     line = {
         "type": "scatter",
         "x": series.seconds,
-        "y": series.mean,
+        "y": series.mean.astype(np.float32),
         "mode": "lines",
         "connectgaps": False,
         "name": counter.title,
@@ -168,7 +168,7 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
     band = {
         "type": "scatter",
         "x": band_x,
-        "y": band_y,
+        "y": band_y.astype(np.float32),
         "fill": "toself",
         "mode": "none",
         "fillcolor": see_through(counter.colour),
@@ -176,7 +176,7 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
         "showlegend": False,
         "legendgroup": counter.title,
     }
-    line["customdata"] = np.column_stack([series.low, series.high])
+    line["customdata"] = np.column_stack([series.low, series.high]).astype(np.float32)
     line["hovertemplate"] = "%{y:.1f} (%{customdata[0]:.1f} to %{customdata[1]:.1f})"
     return [band, line]
 

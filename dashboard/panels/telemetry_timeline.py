@@ -41,7 +41,7 @@ def telemetry_timeline(trial: TrialFolder) -> None:
     key = f"{trial.path}"
     gpu = _choose_gpu(overview, key)
     window = _choose_window(span, key)
-    phases = _phases(trial.steps(), window)
+    phases = _phases(trial.step_times(), window)
     if window != span:
         overview = zoomed(folder, overview, gpu, window)
     info = timeline_info(overview, gpu, read_reasons(folder), phases, window)

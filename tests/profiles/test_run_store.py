@@ -158,6 +158,14 @@ def test_records_come_back_as_tables(run):
     np.testing.assert_array_equal(served["emission_s"][0], [10.1, 10.2, 10.3])
 
 
+def test_the_times_of_steps_are_those_of_the_steps(run):
+    trial = run.trial(0)
+    trial.write_steps(steps())
+    times = trial.step_times()
+    assert times.equals(trial.steps()[list(times)]) and "request_ids" not in times
+    assert step_total_ms(times).tolist() == step_total_ms(trial.steps()).tolist()
+
+
 def test_steps_written_before_a_phase_had_its_column_are_read(run):
     trial = run.trial(0)
     trial.write_steps(steps())
