@@ -153,10 +153,8 @@ def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, monkeypatch, beam_wi
     run = loop.generation_steps.run
     loop.generation_steps.run = lambda shape, begin: shapes.add(shape) or run(shape, begin)
     requests = [Request(str(i), p, 10 + 3 * i) for i, p in enumerate(prompts(9))]
-    pending, texts = iter(requests), {}
-    loop.start(seed=0)
-    while loop.admit(pending) or loop.busy:
-        texts |= {r.id: r.output_token_ids for r in loop.step()[1]}
+    served = loop.serve(requests)
+    texts = {r.id: r.output_token_ids for r in served if isinstance(r, RequestRecord)}
     assert texts == generate(tiny_llama, requests)
     assert {shape.rows for shape in shapes} == {1, 2, 4, 6}
 

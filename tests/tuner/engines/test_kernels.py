@@ -154,3 +154,59 @@ def test_beam_step(batch, width, vocab, keep):
     torch.testing.assert_close(kept, want)
     assert torch.equal(parent, chosen // vocab)
     assert torch.equal(token, chosen % vocab)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(576, 45), (5000, 6), (96, 300)])
+def test_one_row(inputs, outputs):
+    from tuner.engines.redrafter.kernels.one_row import one_row
+
+    torch.manual_seed(inputs)
+    x, weight = torch.randn(1, inputs).to(DEVICE), torch.randn(outputs, inputs).to(DEVICE)
+    bias, scale = torch.randn(outputs).to(DEVICE), torch.rand(outputs).to(DEVICE)
+    exact = (x.double() @ weight.double().t()).float()
+    torch.testing.assert_close(one_row(x, weight), exact, atol=1e-3, rtol=1e-4)
+    got = one_row(x, weight, bias, scale)
+    torch.testing.assert_close(got, exact * scale + bias, atol=1e-3, rtol=1e-4)
+
+
+def test_one_row_gated():
+    from tuner.engines.redrafter.kernels.one_row import one_row
+
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 576).to(DEVICE), torch.randn(70, 576).to(DEVICE) / 24
+    bias = torch.randn(70).to(DEVICE)
+    gate, up = F.linear(x, weight, bias).chunk(2, -1)
+    torch.testing.assert_close(
+        one_row(x, weight, bias, gated=True), F.silu(gate) * up, atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 7), (5, 49_152), (3, 9001)])
+def test_argmax(rows, size):
+    from tuner.engines.redrafter.kernels.argmax import argmax
+
+    torch.manual_seed(size)
+    logits = torch.randn(rows, size).to(DEVICE)
+    assert torch.equal(argmax(logits), logits.argmax(-1))
+    logits[:, size // 2] = logits[:, size - 1] = 99.0
+    assert argmax(logits).tolist() == [size // 2] * rows, "the first of equals"
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter misrounds FP8")
+@pytest.mark.parametrize("rows", [2, 17, 65, 300])
+@pytest.mark.parametrize(("inputs", "outputs"), [(576, 960), (4096, 128), (512, 20_000)])
+def test_fp8_rows(rows, inputs, outputs):
+    from tuner.engines.redrafter.kernels.fp8_rows import multiply, quantize_tokens
+    from tuner.engines.redrafter.quant import fp8
+
+    torch.manual_seed(rows)
+    layer = fp8.Fp8Linear.from_float(
+        torch.randn(outputs, inputs, device=DEVICE), torch.randn(outputs, device=DEVICE)
+    )
+    x = torch.randn(rows, inputs, device=DEVICE).bfloat16()
+    codes, scale = quantize_tokens(x, fp8.LARGEST)
+    theirs, want_scale = fp8.quantize_tokens(x)
+    torch.testing.assert_close(scale, want_scale.squeeze(1))
+    assert (codes.float() != theirs.float()).float().mean() < 1e-3, "ties may round either way"
+    got = multiply(codes, scale, layer.e4m3, layer.scale.squeeze(1), layer.bias)
+    torch.testing.assert_close(got.float(), layer(x).float(), atol=0.5, rtol=2e-2)

@@ -35,7 +35,7 @@ def choose(logits: Tensor, temperature: Tensor | None, generator: torch.Generato
 
     `temperature` [T] is 0 for the argmax; None means 0 everywhere.
     """
-    greedy = logits.argmax(-1)
+    greedy = _largest(logits)
     if temperature is None:
         return greedy
     warm = temperature > 0
@@ -44,6 +44,14 @@ def choose(logits: Tensor, temperature: Tensor | None, generator: torch.Generato
     noise = torch.empty_like(scaled).exponential_(generator=generator)
     sampled = (scaled.softmax(-1) / noise).argmax(-1)
     return torch.where(warm, sampled, greedy)
+
+
+def _largest(logits: Tensor) -> Tensor:
+    if logits.is_cuda:
+        from tuner.engines.redrafter.kernels.argmax import argmax
+
+        return argmax(logits)
+    return logits.argmax(-1)
 
 
 def accept(tree: DraftTree, choice: Tensor) -> Accepted:

@@ -1,13 +1,15 @@
 """The decode loop: requests join, are drafted for, verified and committed, and leave.
 
-`DecodeLoop.step` is the heart of the engine. It reads the prompts that join, runs one generation
-step over everything that runs, and brings what both gave to the host in one read back.
+`DecodeLoop.serve` is the heart of the engine. Every step reads prompts that join, runs one
+generation step over everything that runs, and brings what both gave to the host in one read back.
+The next step is launched as soon as that is committed: what is recorded of a step, and whatever the
+caller does with it, happens while the device is busy with the next one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +29,16 @@ from tuner.engines.redrafter.sequence import Sequence
 from tuner.errors import BadInput
 
 PROMPT_TOKENS_PER_STEP = 512  # prompts longer than that are read beside running generations
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A step that the device is working on."""
+
+    clock: PhaseClock
+    context_tokens: int  # of prompts that are read
+    ends: list[tuple[Tensor, Tensor]]  # first token and context of prompts that are read to the end
+    generated: Tensor | None  # what the generation step gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +100,25 @@ class DecodeLoop:
         self.free_places = list(range(batch_size, 0, -1))
         self.steps = 0
 
-    @property
-    def busy(self) -> bool:
-        """Whether anything is left to do."""
-        return bool(self.joining or self.rows.sequences)
-
-    def start(self, seed: int) -> None:
-        """Begin to serve; `seed` fixes what is sampled."""
+    def serve(
+        self, requests: Iterable[Request], seed: int = 0
+    ) -> Iterator[StepRecord | RequestRecord]:
+        """Serve `requests` as places become free; `seed` fixes what is sampled."""
         self.generation.generator.manual_seed(seed)
-        self.steps = 0
+        self.steps, pending = 0, iter(requests)
+        try:
+            self._admit(pending)
+            launched = self._launch()
+            while launched:
+                step, done = self._finish(launched)
+                self._admit(pending)
+                launched = self._launch()
+                yield step
+                yield from (sequence.record() for sequence in done)
+        finally:
+            self._release()
 
-    def admit(self, pending: Iterator[Request]) -> None:
+    def _admit(self, pending: Iterator[Request]) -> None:
         """Let requests join while there is a free place."""
         while len(self.rows) + len(self.joining) < self.rows.places:
             request = next(pending, None)
@@ -106,7 +126,7 @@ class DecodeLoop:
                 return
             self.joining.append(self._join(request))
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Give every block back; what was unfinished is dropped."""
         for sequence in (*self.rows.sequences, *self.joining):
             self._give_back(sequence)
@@ -114,16 +134,23 @@ class DecodeLoop:
         self.joining = []
 
     @torch.inference_mode()
-    def step(self) -> tuple[StepRecord, list[RequestRecord]]:
-        """Run one step; return its record and the requests that it finished."""
+    def _launch(self) -> Launched | None:
+        """Begin the next step, unless nothing is left to do."""
+        if not self.joining and not self.rows.sequences:
+            return None
         clock = PhaseClock(self.device)
         read_before = sum(s.read for s in self.joining)
         ends = self._read_prompts(clock)
         generated = self._generate(clock) if len(self.rows) else None
         clock.begin("host")
-        outcome = self._read_back(generated, [token for token, _ in ends])
-        context_tokens = sum(s.read for s in self.joining) - read_before
-        record = self._record(clock, outcome, context_tokens)
+        return Launched(clock, sum(s.read for s in self.joining) - read_before, ends, generated)
+
+    @torch.inference_mode()
+    def _finish(self, launched: Launched) -> tuple[StepRecord, list[Sequence]]:
+        """Commit what a step gave; return its record and the requests that it finished."""
+        clock, ends = launched.clock, launched.ends
+        outcome = self._read_back(launched.generated, [token for token, _ in ends])
+        record = self._record(clock, outcome, launched.context_tokens)
         now = time.perf_counter()
         for sequence, tokens in zip(self.rows.sequences, outcome.tokens, strict=True):
             record.committed.append(sequence.commit(tokens, now))
@@ -139,7 +166,7 @@ class DecodeLoop:
         self.steps += 1
         clock.end()
         record.host_ms = max(0.0, (time.perf_counter() - clock.start_s) * 1e3 - record.total_ms)
-        return record, [sequence.record() for sequence in done]
+        return record, done
 
     def _read_prompts(self, clock: PhaseClock) -> list[tuple[Tensor, Tensor]]:
         """Read the joining prompts, in static shapes no more than a step's share of them.
@@ -195,7 +222,7 @@ class DecodeLoop:
 
     def _tell(self, joined: list[Sequence]) -> None:
         """Tell the draft method what was committed and who begins."""
-        if self.method is None:
+        if self.method is None or not self.method.remembers:
             return
         rows = [row for row, s in enumerate(self.rows.sequences) if not s.finish_reason]
         if rows:

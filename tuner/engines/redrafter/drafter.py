@@ -28,6 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.dense import Linear
+
 RECURRENCES = ("elman", "sum", "gated")
 FIRST_STEPS = ("zero_state", "embedding")
 _MASKED_LOGIT = -50_000.0
@@ -108,25 +110,23 @@ class Drafter(nn.Module):
         self.config = config
         hidden, exit_dim, state = config.hidden_size, config.exit_dim, config.state_width
         if config.recurrence != "sum":
-            self.rnn_w = nn.Linear(hidden, state, bias=False)
-            self.rnn_u = nn.Linear(state, state)
+            self.rnn_w = Linear(hidden, state, bias=False)
+            self.rnn_u = Linear(state, state)
         if config.recurrence == "gated":
-            self.gate_w = nn.Linear(hidden, state, bias=False)
-            self.gate_u = nn.Linear(state, state)
+            self.gate_w = Linear(hidden, state, bias=False)
+            self.gate_u = Linear(state, state)
         wide = config.context_width
-        self.context_in = nn.Linear(config.context_size + hidden, wide) if wide else None
+        self.context_in = Linear(config.context_size + hidden, wide) if wide else None
         self.context_blocks = nn.ModuleList(
-            nn.Linear(wide, wide) for _ in range(config.num_context_blocks)
+            Linear(wide, wide) for _ in range(config.num_context_blocks)
         )
         if config.input_projection:
             self.context_proj = (
-                nn.Linear(wide, exit_dim + state)
-                if wide
-                else nn.Linear(config.context_size, exit_dim)
+                Linear(wide, exit_dim + state) if wide else Linear(config.context_size, exit_dim)
             )
-            self.state_proj = nn.Linear(state, exit_dim, bias=False)
-        self.blocks = nn.ModuleList(nn.Linear(exit_dim, exit_dim) for _ in range(config.num_blocks))
-        self.head = nn.Linear(exit_dim, config.draft_vocab_size, bias=False)
+            self.state_proj = Linear(state, exit_dim, bias=False)
+        self.blocks = nn.ModuleList(Linear(exit_dim, exit_dim) for _ in range(config.num_blocks))
+        self.head = Linear(exit_dim, config.draft_vocab_size, bias=False)
         self.draft_vocab: Tensor
         self.register_buffer("draft_vocab", torch.arange(config.draft_vocab_size))
 

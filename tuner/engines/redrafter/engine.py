@@ -117,20 +117,10 @@ class RedrafterEngine(Engine):
     ) -> Iterator[StepRecord | RequestRecord]:
         """Serve `requests`, at most `batch_size` at once."""
         assert self._loop and self._config, "prepare comes first"
-        loop, pending = self._loop, iter(requests)
         try:
-            loop.start(seed)
-            while True:
-                loop.admit(pending)
-                if not loop.busy:
-                    return
-                step, finished = loop.step()
-                yield step
-                yield from finished
+            yield from self._loop.serve(requests, seed)
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(f"serving {self._config.batch_size} at once: {error}") from error
-        finally:
-            loop.release()
 
     def memory(self) -> MemorySplit:
         """Bytes held now, split by use."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.dense import Linear
 from tuner.engines.redrafter.quant.layer import QuantizedLinear
 from tuner.engines.redrafter.quant.support import QUANTIZED, refused
 from tuner.errors import UnsupportedConfig
@@ -119,7 +120,7 @@ def _widen(module: nn.Module, dtype: torch.dtype) -> None:
             _widen(child, dtype)
             continue
         with torch.device("meta"):
-            linear = nn.Linear(child.in_features, child.out_features, child.bias is not None)
+            linear = Linear(child.in_features, child.out_features, child.bias is not None)
         linear.weight = nn.Parameter(child.dequantized().to(dtype), requires_grad=False)
         if child.bias is not None:
             linear.bias = nn.Parameter(child.bias.to(dtype), requires_grad=False)

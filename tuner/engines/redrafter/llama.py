@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
+from tuner.engines.redrafter.dense import Linear
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -51,8 +52,8 @@ class Attention(nn.Module):
         self.kv_heads = config.num_kv_heads
         self.head_dim = config.head_dim
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
-        self.qkv_proj = nn.Linear(config.hidden_size, width, bias=config.qkv_bias)
-        self.o_proj = nn.Linear(
+        self.qkv_proj = Linear(config.hidden_size, width, bias=config.qkv_bias)
+        self.o_proj = Linear(
             self.heads * self.head_dim, config.hidden_size, bias=config.output_bias
         )
 
@@ -70,15 +71,18 @@ class SwiGLU(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.gate_up_proj = nn.Linear(
+        self.gate_up_proj = Linear(
             config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias
         )
-        self.down_proj = nn.Linear(
+        self.down_proj = Linear(
             config.intermediate_size, config.hidden_size, bias=config.mlp_bias
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [T, hidden] to [T, hidden]."""
+        gated = getattr(self.gate_up_proj, "gated", None)
+        if gated is not None and x.is_cuda and len(x) == 1 and not torch.is_grad_enabled():
+            return self.down_proj(gated(x))
         return self.down_proj(silu_mul(self.gate_up_proj(x)))
 
 
@@ -121,7 +125,7 @@ class Llama(nn.Module):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
         self.rotation: Tensor | None = None
 
     def prepare_positions(self, positions: int, device: torch.device, dtype: torch.dtype) -> None:

@@ -22,6 +22,7 @@ class DraftMethod(ABC):
     """
 
     graph_safe: ClassVar[bool]  # propose is tensor work on buffers that never move
+    remembers: ClassVar[bool] = True  # False: `join` and `observe` have nothing to do
     context_layers: tuple[int, ...] = ()  # layers of the base model in the context
     context_window: int = 0  # how many of the newest contexts `join` and `observe` are to give
     max_draft_len: int | None = None  # None: no limit

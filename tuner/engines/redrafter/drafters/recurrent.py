@@ -16,6 +16,7 @@ class RecurrentDraft(DraftMethod):
     """Beam search over the recurrent drafter."""
 
     graph_safe: ClassVar[bool] = True
+    remembers: ClassVar[bool] = False
 
     def __init__(self, drafter: Drafter, embed: nn.Embedding) -> None:
         self.drafter, self.embed = drafter, embed

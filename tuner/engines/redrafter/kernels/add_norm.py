@@ -12,7 +12,6 @@ def add_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tens
     """Return x + delta and its RMS norm; all [T, size], contiguous."""
     tokens, size = x.shape
     total, normed = torch.empty_like(x), torch.empty_like(x)
-    block = triton.next_power_of_2(size)
     _add_norm[(tokens,)](
         x,
         delta,
@@ -21,8 +20,8 @@ def add_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tens
         normed,
         eps,
         SIZE=size,
-        BLOCK=block,
-        num_warps=8 if block > 2048 else 4,
+        BLOCK=triton.next_power_of_2(size),
+        num_warps=4,
     )
     return total, normed
 

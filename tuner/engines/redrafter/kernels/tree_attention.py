@@ -1,8 +1,9 @@
 """Tree attention over paged KV on CUDA, in Triton: no key is gathered, no mask is built.
 
-One program handles a block of query rows of one KV head of one sequence, over one part of its keys
-(split KV, as in flash decoding); a second kernel joins the parts by their log-sum-exp. Lengths are
-read on the device, so the launch does not depend on them and can be captured in a graph.
+One program handles a block of query rows of one KV head of one sequence, over one part of its
+context, which all nodes see, or over the nodes of its tree, which see their ancestors (split KV, as
+in flash decoding); a second kernel joins the parts by their log-sum-exp. Lengths are read on the
+device, so the launch does not depend on them and can be captured in a graph.
 
 Source of the split: Dao et al., Flash-Decoding (2023). The tree mask per request is ours.
 """
@@ -16,9 +17,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-KEYS_PER_BLOCK = 64
-MAX_ROWS_PER_BLOCK = 64
+KEYS_PER_BLOCK = 32
+ROWS_PER_BLOCK = (64, 32, 16)
 MAX_PARTS = 32
+LOG2_E = math.log2(math.e)  # exponentials are taken to base 2, which the device has
 
 
 def attend(
@@ -42,13 +44,13 @@ def attend(
     _, heads, dim = q.shape
     kv_heads = keys.shape[1]
     rows = heads // kv_heads * nodes
-    block_rows = min(MAX_ROWS_PER_BLOCK, max(16, triton.next_power_of_2(rows)))
+    block_rows = min(ROWS_PER_BLOCK, key=lambda size: triton.cdiv(rows, size) * size)
     row_blocks = triton.cdiv(rows, block_rows)
     parts = _parts(batch * kv_heads * row_blocks, slots.shape[1], q.device)
     out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
-    part = torch.empty((parts, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
-    lse = torch.empty((parts, batch * nodes, heads), device=q.device, dtype=torch.float32)
-    _attend_part[(row_blocks, parts, batch * kv_heads)](
+    part = torch.empty((parts + 1, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
+    lse = torch.empty((parts + 1, batch * nodes, heads), device=q.device, dtype=torch.float32)
+    _attend_part[(row_blocks, parts + 1, batch * kv_heads)](
         q,
         keys,
         values,
@@ -61,7 +63,7 @@ def attend(
         slots.stride(0),
         batch * nodes,
         nodes,
-        1 / math.sqrt(dim),
+        LOG2_E / math.sqrt(dim),
         KV_HEADS=kv_heads,
         GROUP=heads // kv_heads,
         DIM=dim,
@@ -71,6 +73,7 @@ def attend(
         BLOCK_KEYS=KEYS_PER_BLOCK,
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4,
+        num_stages=3,
     )
     _join_parts[(batch * nodes * heads,)](
         part,
@@ -79,17 +82,19 @@ def attend(
         batch * nodes * heads,
         DIM=dim,
         BLOCK_DIM=triton.next_power_of_2(dim),
-        PARTS=parts,
+        PARTS=parts + 1,
+        PADDED_PARTS=triton.next_power_of_2(parts + 1),
         num_warps=1,
     )
     return out
 
 
 def _parts(programs: int, capacity: int, device: torch.device) -> int:
-    """Cut the keys so that the device is busy, in a power of two of parts that are worth it."""
+    """Cut the context so that the device is busy, in a power of two of parts worth their while."""
     if device.type != "cuda":  # the interpreter
         return 2
-    wanted = 2 * torch.cuda.get_device_properties(device).multi_processor_count // programs
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    wanted = 5 * processors // (2 * programs)
     worth = capacity // KEYS_PER_BLOCK
     return int(2 ** math.floor(math.log2(max(1, min(MAX_PARTS, wanted, worth)))))
 
@@ -132,41 +137,56 @@ def _attend_part(
     q = tl.load(q_at, mask=used[:, None] & real, other=0.0)
 
     context = tl.load(len_ptr + sequence).to(tl.int32)
-    total = context + nodes
-    span = tl.cdiv(tl.cdiv(total, BLOCK_KEYS), PARTS) * BLOCK_KEYS
-    start = part * span
-    end = tl.minimum(start + span, total)
+    slots_at = slot_ptr + sequence * slot_stride
+    sees_at = sees_ptr + (sequence * nodes + node[:, None]) * nodes
     best = tl.full((BLOCK_ROWS,), float("-inf"), tl.float32)
     weight = tl.zeros((BLOCK_ROWS,), tl.float32)
     mixed = tl.zeros((BLOCK_ROWS, BLOCK_DIM), tl.float32)
-    for first in range(start, end, BLOCK_KEYS):
-        column = first + tl.arange(0, BLOCK_KEYS)
-        inside = column < end
-        slot = tl.load(slot_ptr + sequence * slot_stride + column, mask=inside, other=0)
-        at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
-        key = tl.load(key_ptr + at, mask=inside[:, None] & real, other=0.0).to(q.dtype)
-        score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
-        other = column - context  # the node in this column, negative for context
-        seen = tl.load(
-            sees_ptr + (sequence * nodes + node[:, None]) * nodes + other[None, :],
-            mask=used[:, None] & inside[None, :] & (other >= 0)[None, :],
-            other=0,
-        )
-        visible = inside[None, :] & ((other < 0)[None, :] | (seen != 0))
-        score = tl.where(visible, score, float("-inf"))
-        highest = tl.maximum(best, tl.max(score, 1))
-        shift = tl.where(highest == float("-inf"), 0.0, highest)
-        p = tl.exp(score - shift[:, None])
-        fade = tl.exp(best - shift)
-        value = tl.load(value_ptr + at, mask=inside[:, None] & real, other=0.0).to(q.dtype)
-        weight = weight * fade + tl.sum(p, 1)
-        mixed = mixed * fade[:, None] + tl.dot(p.to(value.dtype), value, input_precision=EXACT)
-        best = highest
+    if part < PARTS:
+        span = tl.cdiv(tl.cdiv(context, BLOCK_KEYS), PARTS) * BLOCK_KEYS
+        end = tl.minimum((part + 1) * span, context)
+        for first in range(part * span, end, BLOCK_KEYS):
+            column = first + tl.arange(0, BLOCK_KEYS)
+            inside = column < end
+            slot = tl.load(slots_at + column, mask=inside, other=0)
+            at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
+            there = inside[:, None] & real
+            key = tl.load(key_ptr + at, mask=there, other=0.0).to(q.dtype)
+            value = tl.load(value_ptr + at, mask=there, other=0.0).to(q.dtype)
+            score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
+            score = tl.where(inside[None, :], score, float("-inf"))
+            best, weight, mixed = _mix(best, weight, mixed, score, value, EXACT)
+    else:
+        for first in range(0, nodes, BLOCK_KEYS):
+            other = first + tl.arange(0, BLOCK_KEYS)
+            inside = other < nodes
+            slot = tl.load(slots_at + context + other, mask=inside, other=0)
+            at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
+            there = inside[:, None] & real
+            key = tl.load(key_ptr + at, mask=there, other=0.0).to(q.dtype)
+            value = tl.load(value_ptr + at, mask=there, other=0.0).to(q.dtype)
+            score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
+            seen = tl.load(sees_at + other, mask=used[:, None] & inside[None, :], other=0)
+            score = tl.where(seen != 0, score, float("-inf"))
+            best, weight, mixed = _mix(best, weight, mixed, score, value, EXACT)
     safe = tl.where(weight == 0.0, 1.0, weight)
     line = (part * flat_nodes + flat) * (KV_HEADS * GROUP) + head
     part_at = part_ptr + line[:, None] * DIM + dim[None, :]
     tl.store(part_at, mixed / safe[:, None], mask=used[:, None] & real)
-    tl.store(lse_ptr + line, tl.where(weight == 0.0, float("-inf"), best + tl.log(safe)), mask=used)
+    lse = tl.where(weight == 0.0, float("-inf"), best + tl.log2(safe))
+    tl.store(lse_ptr + line, lse, mask=used)
+
+
+@triton.jit
+def _mix(best, weight, mixed, score, value, EXACT: tl.constexpr):
+    """Mix more values in; `best` is the highest score so far, which all weights are relative to."""
+    highest = tl.maximum(best, tl.max(score, 1))
+    shift = tl.where(highest == float("-inf"), 0.0, highest)
+    p = tl.exp2(score - shift[:, None])
+    fade = tl.exp2(best - shift)
+    weight = weight * fade + tl.sum(p, 1)
+    mixed = mixed * fade[:, None] + tl.dot(p.to(value.dtype), value, input_precision=EXACT)
+    return highest, weight, mixed
 
 
 @triton.jit
@@ -178,14 +198,16 @@ def _join_parts(
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     PARTS: tl.constexpr,
+    PADDED_PARTS: tl.constexpr,
 ):
     line = tl.program_id(0)
-    part = tl.arange(0, PARTS)
+    part = tl.arange(0, PADDED_PARTS)
+    used = part < PARTS
     dim = tl.arange(0, BLOCK_DIM)
     real = dim < DIM
-    lse = tl.load(lse_ptr + part * lines + line)
-    share = tl.exp(lse - tl.max(lse, 0))
+    lse = tl.load(lse_ptr + part * lines + line, mask=used, other=float("-inf"))
+    share = tl.exp2(lse - tl.max(lse, 0))
     share = share / tl.sum(share, 0)
     at = part_ptr + (part[:, None] * lines + line) * DIM + dim[None, :]
-    mixed = tl.load(at, mask=real[None, :], other=0.0)
+    mixed = tl.load(at, mask=used[:, None] & real[None, :], other=0.0)
     tl.store(out_ptr + line * DIM + dim, tl.sum(mixed * share[:, None], 0), mask=real)

@@ -46,6 +46,43 @@ class Fp8Linear(QuantizedLinear):
         return self.add_bias(out.to(x.dtype))
 
 
+class TritonFp8Linear(DeviceOnly):
+    """Our own FP8 products. CUDA only, bf16 in and out.
+
+    One row meets the weights in bf16, because rounding it would take longer than it saves; several
+    rows are rounded to FP8, token by token.
+    """
+
+    kernel = "Triton, bf16 activations for one row, fp8 for more"
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
+    def __init__(self, linear: Fp8Linear) -> None:
+        super().__init__()
+        self.register_buffer("weight", linear.e4m3)
+        self.register_buffer("scale", linear.scale.squeeze(1).contiguous())
+        self.register_buffer("bias", linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [..., in] to [..., out]."""
+        from tuner.engines.redrafter.kernels import fp8_rows, one_row
+
+        rows = x.flatten(0, -2).contiguous()
+        if rows.shape[0] == 1:
+            out = one_row.one_row(rows, self.weight, self.bias, self.scale)
+        else:
+            codes, scale = fp8_rows.quantize_tokens(rows, LARGEST)
+            out = fp8_rows.multiply(codes, scale, self.weight, self.scale, self.bias)
+        return out.view(*x.shape[:-1], -1)
+
+    def gated(self, x: Tensor) -> Tensor:
+        """Return silu(first half) * second half of the outputs: [1, in] to [1, out / 2]."""
+        from tuner.engines.redrafter.kernels.one_row import one_row
+
+        return one_row(x, self.weight, self.bias, self.scale, gated=True)
+
+
 class ScaledMmLinear(DeviceOnly):
     """torch's row-wise FP8 product. CUDA only; inputs and outputs in multiples of 16."""
 

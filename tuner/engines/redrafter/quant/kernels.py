@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.quant import humming
-from tuner.engines.redrafter.quant.fp8 import Fp8Linear, ScaledMmLinear
+from tuner.engines.redrafter.quant.fp8 import Fp8Linear, ScaledMmLinear, TritonFp8Linear
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear
 from tuner.engines.redrafter.quant.int8 import Int8Linear, IntMmLinear
 from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
@@ -41,6 +41,8 @@ def fast_linear(linear: QuantizedLinear, kernel: str = "auto") -> nn.Module:
     """Return the module that multiplies by `linear` on the device where its codes are."""
     if kernel == "reference" or linear.codes.device.type == "cpu":
         return linear
+    if kernel == "auto" and isinstance(linear, Fp8Linear):
+        return TritonFp8Linear(linear)
     if kernel == "by_rows" and isinstance(linear, Fp8Linear):
         return ByRows(humming.HummingLinear(linear), _torch_linear(linear))
     if kernel.startswith("humming") or (
