@@ -2,9 +2,10 @@
 
 Prints the measured limits; plain decoding as a share of the time that its weight bytes need at the
 read limit; what verifying a tree of 64 nodes costs against a plain step; what drafting costs; the
-speed-up end to end; and throughput by batch with and without speculation. Every time is the median
-over generation steps. `--shape 8b` grows SmolLM2-135M and its drafter to the shape of Llama-3-8B:
-the same text at the cost of an 8B. `--random` times random weights of that shape beside it.
+speed-up end to end; and throughput by batch with and without speculation, with the memory that was
+predicted beside what was used. Every time is the median over generation steps. `--shape 8b` grows
+SmolLM2-135M and its drafter to the shape of Llama-3-8B: the same text at the cost of an 8B.
+`--random` times random weights of that shape beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from profiles.records import StepRecord, TrialConfig, WorkloadSpec
+from profiles.records import MemorySplit, StepRecord, TrialConfig, WorkloadSpec
 from tests.bench.grow_8b import LABEL, LLAMA_3_8B, grow_llama, scramble
 from tests.bench.grow_drafter import grow_drafter
 from tests.bench.options import trees
@@ -29,6 +30,7 @@ from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_dr
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER
 from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path, module_bytes
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.memory import predict_memory
 from tuner.engines.redrafter.quant.load import calibration_prompts
 from tuner.engines.redrafter.quant.quantize import quantize
 from tuner.errors import TunerError
@@ -79,27 +81,42 @@ class Subject:
         tied = table.data_ptr() == getattr(self.model.lm_head, "weight", table).data_ptr()
         return module_bytes(self.model) - (0 if tied else table.numel() * table.element_size())
 
-    def serve(self, requests: list[Request], width: int, length: int, batch: int) -> Steps:
+    def config(self, width: int, length: int, batch: int) -> TrialConfig:
         config = TrialConfig(
             model=MODEL,
             drafter=str(self.drafter),
             device=self.options.device,
             quantization=self.precision,
+            kv_cache_dtype=self.options.kv_cache_dtype,
             beam_width=width,
             draft_len=length,
             batch_size=batch,
         )
-        longest = max(len(r.prompt_token_ids) + r.max_new_tokens for r in requests)
-        self.engine.prepare(config if length else config.baseline(), longest)
+        return config if length else config.baseline()
+
+    def serve(self, requests: list[Request], width: int, length: int, batch: int) -> Steps:
+        self.engine.prepare(self.config(width, length, batch), longest(requests))
         warm_up = [replace(r, max_new_tokens=min(8, r.max_new_tokens)) for r in requests[:batch]]
         list(self.engine.serve(warm_up))
         records = [r for r in self.engine.serve(requests) if isinstance(r, StepRecord)]
         return summarized(records)
 
+    def predicted(
+        self, requests: list[Request], width: int, length: int, batch: int
+    ) -> MemorySplit:
+        config = self.config(width, length, batch)
+        return predict_memory(
+            self.model.config, str(self.drafter), config, self.compute, longest(requests)
+        )
+
     def close(self) -> None:
         self.engine.close()
         del self.model, self.engine
         torch.cuda.empty_cache()
+
+
+def longest(requests: list[Request]) -> int:
+    return max(len(r.prompt_token_ids) + r.max_new_tokens for r in requests)
 
 
 def summarized(records: list[StepRecord]) -> Steps:
@@ -156,6 +173,9 @@ def end_to_end(subject: Subject, requests: list[Request]) -> Iterator[str]:
     """Throughput by batch, with and without speculation, and memory."""
     yield "batch  W  D  tokens/s  per user  ms a step  acceptance  speed-up  speed-up / acceptance"
     for batch in subject.options.batch_sizes:
+        subject.engine.close()  # a KV cache of another size would stay
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         served = requests[: max(8, 2 * batch)]
         plain = subject.serve(served, 1, 0, batch)
         for width, length in [(1, 0), *subject.options.trees]:
@@ -166,8 +186,20 @@ def end_to_end(subject: Subject, requests: list[Request]) -> Iterator[str]:
                 f"{own.tokens_per_s / batch:8,.1f}  {own.step_ms:9.3f}  "
                 f"{own.acceptance_length:10.3f}  {gain:8.2f}  {gain / own.acceptance_length:.2f}"
             )
-        memory = subject.engine.memory()
-        yield f"       memory {memory.model_dump()}"
+        widest = max(subject.options.trees, key=lambda tree: tree[0] * tree[1])
+        predicted = subject.predicted(served, *widest, batch)
+        yield from memory_lines(predicted, subject.engine.memory())
+
+
+def memory_lines(predicted: MemorySplit, used: MemorySplit) -> Iterator[str]:
+    """Each part in MiB, predicted and used, and their ratio; what is not known is left out."""
+    for part in ("weights", "drafter", "kv", "rest", "peak"):
+        told, held = getattr(predicted, f"{part}_bytes"), getattr(used, f"{part}_bytes")
+        if told is not None and held:
+            yield (
+                f"       {part:<8} {told / 2**20:10,.1f} MiB predicted  "
+                f"{held / 2**20:10,.1f} used  {told / held:.4f}"
+            )
 
 
 def main() -> None:
@@ -211,6 +243,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--random", action="store_true", help="weights that write nonsense")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precisions", default="bf16")
+    parser.add_argument("--kv-cache-dtype", choices=("auto", "fp8"), default="auto")
     parser.add_argument("--context", type=int, default=1000, help="tokens of the long prompts")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--batch-sizes", type=numbers, default=[1])
