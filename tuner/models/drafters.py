@@ -24,10 +24,8 @@ def is_retrieval(drafter: str | None) -> bool:
 def kind_of(folder: Path) -> str:
     """Return the architecture or the model type that config.json names. Raises BadInput."""
     raw = _read(folder)
-    try:
-        return str((raw.get("architectures") or [raw.get("model_type")])[0])
-    except (LookupError, TypeError) as error:
-        raise _unreadable(folder, error) from error
+    named = raw.get("architectures")
+    return str(named[0] if isinstance(named, list) and named else raw.get("model_type"))
 
 
 def check_drafter(drafter: str | None, model: str) -> None:
@@ -54,7 +52,7 @@ def check_drafter(drafter: str | None, model: str) -> None:
     if base is None or kind.endswith("ForCausalLM"):
         return
     theirs = _read(folder / "recurrent" if kind == LOCAL_ATTENTION else folder)
-    hidden, wanted = theirs.get("hidden_size"), _read(base).get("hidden_size")
+    hidden, wanted = theirs.get("hidden_size"), _read(base, "model").get("hidden_size")
     if hidden != wanted:
         raise BadInput(
             "drafter", drafter, f"its hidden_size is {hidden}, the base model's is {wanted}"
@@ -71,13 +69,9 @@ def no_drafter(model: str) -> BadInput:
     )
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path, field: str = "drafter") -> dict[str, Any]:
     try:
         raw: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return dict(raw)
     except (ValueError, TypeError, OSError) as error:
-        raise _unreadable(folder, error) from error
-
-
-def _unreadable(folder: Path, error: Exception) -> BadInput:
-    return BadInput("drafter", str(folder), f"has no readable config.json ({error})")
+        raise BadInput(field, str(folder), f"has no readable config.json ({error})") from error

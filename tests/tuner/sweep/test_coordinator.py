@@ -120,6 +120,9 @@ def test_what_the_disk_shows_is_said_before_a_run_is_made(tmp_path):
             create("retrieval", drafter)
     assert RunStore(tmp_path / "runs").list() == []
     create("retrieval", f"retrieval:{tmp_path}", str(fits), str(model), "some/hub-id")
+    (model / "config.json").unlink()
+    with pytest.raises(BadInput, match=r"model = .* has no readable config\.json"):
+        create(str(fits))
 
 
 def test_the_study_holds_what_the_disk_holds():
