@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -20,11 +20,14 @@ CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-net
 
 
 @contextmanager
-def serving(runs: Path) -> Iterator[str]:
-    """The address of a dashboard over `runs`; its process is gone afterwards."""
+def serving(runs: Path, server: Sequence[str] = ("dashboard",)) -> Iterator[str]:
+    """The address of a dashboard over `runs`; its process is gone afterwards.
+
+    `server` may name another module and its arguments to serve with.
+    """
     port = str(_free_port())
     process = subprocess.Popen(
-        [sys.executable, "-m", "dashboard", "--server.port", port],
+        [sys.executable, "-m", *server, "--server.port", port],
         cwd=ROOT,
         env=os.environ
         | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TUNER_RUNS_DIR": str(runs)},
