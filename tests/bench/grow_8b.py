@@ -32,7 +32,7 @@ from torch import Tensor
 from tests.bench.grow_drafter import SPREAD, Grown, grow_drafter
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.llama import Attend, Llama
 from tuner.engines.redrafter.quant.calibrate import causal
 
 LABEL = "135M grown to 8B shape"
@@ -201,12 +201,12 @@ def write_greedily(model: Llama, prompt: tuple[int, ...], tokens: int) -> list[i
 
 
 @torch.inference_mode()
-def read(model: Llama, text: list[int]) -> Tensor:
+def read(model: Llama, text: list[int], attend: Attend = causal) -> Tensor:
     """Return the logits after every token of `text`, [T, vocab] in fp32."""
     weight = model.norm.weight
     model.prepare_positions(len(text), weight.device, weight.dtype)
     positions = torch.arange(len(text), device=weight.device)
-    hidden, _ = model(torch.tensor(text, device=weight.device), positions, causal)
+    hidden, _ = model(torch.tensor(text, device=weight.device), positions, attend)
     return model.logits(hidden).float()
 
 

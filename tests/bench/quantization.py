@@ -4,8 +4,10 @@
 not used for calibration, with the model in bf16 (fp32 on the CPU) and in every precision, and
 prints: KL divergence of the next-token distributions from bf16's, perplexity, how often the
 likeliest token is the same, acceptance length with the shipped drafter at temperature 0, and the
-bytes of the weights. On the CPU the reference products are used, which are slow and are not offered
-by the engine: take a small budget. With `--grown` the model is the 135M grown to 8B shape.
+bytes of the weights. `--kv-cache-dtype fp8` lets all but the first keep their keys and values so;
+the first precision named again shows that alone. On the CPU the reference products are used, which
+are slow and are not offered by the engine: take a small budget. With `--grown` the model is the
+135M grown to 8B shape.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from profiles.records import StepRecord, TrialConfig, WorkloadSpec
 from tests.bench.grow_8b import LABEL, LLAMA_3_8B, grow_llama, read
 from tests.bench.grow_drafter import grow_drafter
 from tuner.engines.base import Request
+from tuner.engines.redrafter.attention import prompt_attention
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, RedrafterEngine
+from tuner.engines.redrafter.kv_cache import KVCache, blocks_for, kept_dtype
 from tuner.engines.redrafter.linear import apply_compute, compute_path, module_bytes
-from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.llama import Attend, Llama
 from tuner.engines.redrafter.quant.kernels import KERNELS, describe_kernels
 from tuner.engines.redrafter.quant.load import CALIBRATION_WORKLOAD, calibration_prompts
 from tuner.engines.redrafter.quant.quantize import quantize
@@ -77,7 +81,7 @@ class Bench:
         self.device, self.kernel = torch.device(options.device), options.kernel
         self.grown, self.requests = options.grown, options.requests
         self.max_new_tokens, self.folder = options.max_new_tokens, resolve_model(options.model)
-        self.drafter = options.drafter
+        self.drafter, self.kv_cache_dtype = options.drafter, "auto"
         self.base = compute_path("fp32" if options.device == "cpu" else "bf16", self.device)
         self.calibration = calibration_prompts(self.folder, options.calibration)
         self.text = list(self._texts(options.workload, options.tokens))
@@ -112,11 +116,21 @@ class Bench:
         against = Against()
         first = not self.exact
         for index, text in enumerate(self.text):
-            logits = read(model, text)
+            logits = read(model, text, self._over_cache(model, text))
             if first:
                 self.exact.append(logits.cpu())
             against.add(logits, self.exact[index].to(logits.device), text)
         return against
+
+    def _over_cache(self, model: Llama, text: list[int]) -> Attend:
+        """Attention to keys and values as they are kept."""
+        dtype = model.norm.weight.dtype
+        kept = kept_dtype(self.kv_cache_dtype, self.device, dtype)
+        blocks = 1 + blocks_for(len(text))
+        cache = KVCache(model.config, blocks, self.device, dtype, kept)
+        slots = cache.slots_of(list(range(1, blocks)))
+        before = torch.zeros(1, device=self.device, dtype=torch.long)
+        return prompt_attention(cache, slots[: len(text)], slots.unsqueeze(0), before, whole=True)
 
     def acceptance_length(self, model: Llama, drafter: Path) -> float | None:
         """Committed tokens a step over the held-out prompts, W=4, D=4."""
@@ -129,6 +143,7 @@ class Bench:
             drafter=str(drafter),
             device=self.device.type,
             quantization=self.base.precision,
+            kv_cache_dtype=self.kv_cache_dtype,
             batch_size=min(8, len(requests)),
         )
         engine.prepare(config, LONGEST_PROMPT + self.max_new_tokens)
@@ -158,6 +173,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--drafter", help="folder; left out: the shipped one")
     parser.add_argument("--precisions", default="fp8,int8_sq,int4_awq")
+    parser.add_argument("--kv-cache-dtype", default="auto", choices=("auto", "fp8"))
     parser.add_argument("--kernel", default="auto", choices=KERNELS)
     parser.add_argument("--workload", default="builtin", help="whose prompts are the text")
     parser.add_argument("--calibration", default=CALIBRATION_WORKLOAD)
@@ -184,6 +200,7 @@ def main() -> None:
             weights = module_bytes(model)
             whole = whole or weights
             rate = bench.acceptance_length(model, drafter)
+            bench.kv_cache_dtype = options.kv_cache_dtype  # the first is the exact one
             perplexity = torch.tensor(against.negative_log / against.tokens).exp()
             print(
                 f"| {precision} | {against.divergence / against.tokens:.4f} "

@@ -58,13 +58,12 @@ def held_bytes(linear: QuantizedLinear, device: torch.device) -> int:
     Shapes are enough: `linear` may be on torch's meta device. humming-kernels reorder what they are
     given and are taken to hold as many bytes.
     """
-    if device.type == "cpu":
-        held = list(linear.buffers())
-    elif humming.multiplies(linear):
-        held = list(humming.tensors_of(linear).values())
-    else:
-        held = list(_torch_linear(linear).buffers())
-    return sum(tensor.nbytes for tensor in held)
+    if device.type != "cpu" and not isinstance(linear, Fp8Linear) and humming.multiplies(linear):
+        return sum(tensor.nbytes for tensor in humming.tensors_of(linear).values())
+    made: nn.Module = linear
+    if device.type != "cpu":
+        made = TritonFp8Linear(linear) if isinstance(linear, Fp8Linear) else _torch_linear(linear)
+    return sum(tensor.nbytes for tensor in made.buffers())
 
 
 def describe_kernels(module: nn.Module) -> str:
