@@ -10,8 +10,8 @@ from profiles.advisor.errors_seen import known_lines
 MESSAGES = {
     "kv_cache_does_not_fit": "batch_size = 8: its KV cache of 1,025 blocks needs 4,100 MiB, 2,048 "
     "MiB are free; lower batch_size or max_new_tokens",
-    "config_does_not_fit": "batch_size = 512 needs 88,120 MiB (weights 15,317 MiB, drafter 301 MiB, "
-    "KV cache 71,902 MiB, buffers and activations 600 MiB), 80,000 MiB are free; lower batch_size",
+    "config_does_not_fit": "batch_size = 512 needs 88,120 MiB (weights 15,317 MiB, drafter "
+    "301 MiB, KV cache 71,902 MiB, buffers and activations 600 MiB), 80,000 MiB are free",
     "cuda_out_of_memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
     "GPU 0 has a total capacity of 139.72 GiB of which 1.50 GiB is free.",
     "tensorrt_out_of_memory": "[W] [TRT] Requested amount of GPU memory (17920000000 bytes) could "

@@ -5,8 +5,8 @@ One tensor holds every layer's keys and values as rows of slots. A sequence owns
 writes of unused tree nodes.
 
 A cache may keep e4m3, half the bytes of bf16. It needs no scales: keys and values of Llama models
-lie far within its range of +-448 (SmolLM2-135M: 23 and 15 at most), and being a floating-point format it
-rounds small values as finely as large ones.
+lie far within its range of +-448 (SmolLM2-135M: 23 and 15 at most), and being a floating-point
+format it rounds small values as finely as large ones.
 """
 
 from __future__ import annotations
