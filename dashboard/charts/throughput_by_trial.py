@@ -24,10 +24,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Baseline:
-    """No speculation at one batch size and precision."""
+    """No speculation at one batch size, precision and KV cache."""
 
+    name: str
     batch_size: int
-    precision: str | None
     tokens_per_s: float
 
 
@@ -46,7 +46,7 @@ def throughput_by_trial_info(results: Sequence[TrialResult]) -> ThroughputByTria
         config = result.config
         value = result.metrics.output_tokens_per_s if result.metrics else None
         if config.draft_len == 0 and value is not None:
-            baselines.append(Baseline(config.batch_size, config.quantization, value))
+            baselines.append(Baseline(config.describe(), config.batch_size, value))
         points.append(Point(result.number, config.batch_size, value, config.describe()))
     return ThroughputByTrial(tuple(points), tuple(baselines))
 
@@ -69,11 +69,10 @@ def throughput_by_trial_figure(info: ThroughputByTrial) -> go.Figure:
             hovertemplate="trial %{x}: %{customdata}<br>%{y:.1f} tok/s<extra></extra>",
         )
     for line in info.baselines:
-        precision = f", {line.precision}" if line.precision else ""
         chart.add_hline(
             y=line.tokens_per_s,
             line={"color": colours[line.batch_size], "dash": "dash", "width": 1.5},
-            annotation_text=f"no speculation, batch {line.batch_size}{precision}",
+            annotation_text=line.name,
             annotation_position="top right",
             annotation_font={"color": colours[line.batch_size], "size": 12},
         )

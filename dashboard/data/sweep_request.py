@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dashboard.formats import MIB
-from profiles.records import Precision
+from profiles.records import KVCacheDtype, Precision
 from tuner.sweep.spec import SweepSpec, parse_spec
 
 
@@ -26,6 +26,7 @@ class SweepRequest:
     trials: int
     sampler: str
     seed: int
+    kv_cache_dtype: list[KVCacheDtype] = field(default_factory=lambda: ["auto"])
     drafter: list[str | None] = field(default_factory=lambda: [None])
     draft_vocab_size: list[int | None] = field(default_factory=lambda: [None])
     min_tokens_per_s: float | None = None
@@ -44,6 +45,7 @@ class SweepRequest:
                     "draft_len": self.draft_len,
                     "batch_size": self.batch_size,
                     "quantization": self.quantization,
+                    "kv_cache_dtype": self.kv_cache_dtype,
                     "drafter": self.drafter,
                     "draft_vocab_size": self.draft_vocab_size,
                 },

@@ -108,10 +108,15 @@ def _knobs(config: TrialConfig, precision: str | None) -> dict[str, Any]:
         "beam_width": config.beam_width if drafts else None,
         "draft_len": config.draft_len,
         "batch_size": config.batch_size,
-        "precision": precision or config.quantization or "default",
+        "precision": _precision(config, precision),
         "drafter": config.drafter or "default" if drafts else None,
         "draft_vocab_size": config.draft_vocab_size if drafts else None,
     }
+
+
+def _precision(config: TrialConfig, precision: str | None) -> str:
+    name = precision or config.quantization or "default"
+    return name if config.kv_cache_dtype == "auto" else f"{name}, {config.kv_cache_dtype} KV cache"
 
 
 def _over_a_limit(result: TrialResult) -> bool:

@@ -16,6 +16,7 @@ DRAFT_LENS = [1, 2, 3, 4, 5, 6, 7, 8, 10]
 BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 SHIPPED = "the model's own"
 DRAFT_VOCABULARIES = [None, 512, 1024, 2048, 4096, 8192, 16_384, 32_768]
+KV_CACHES = ["auto", "fp8"]
 PRECISIONS = [None, "fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
 SAMPLERS = {
     "tpe": "TPE: learns from the trials so far",
@@ -134,6 +135,14 @@ def _space() -> dict:
             format_func=lambda name: name or "default",
             help="default is the device's own choice. A precision that this host cannot run gives "
             "a failed trial with the reason.",
+        ),
+        "kv_cache_dtype": st.pills(
+            "KV cache",
+            KV_CACHES,
+            selection_mode="multi",
+            default=SUGGESTED.space.kv_cache_dtype,
+            help="auto keeps keys and values as activations are. fp8 takes half the memory of "
+            "bf16 and changes the text a little; its baseline keeps them so too.",
         ),
     }
     with st.expander("Drafters (optional)"):

@@ -35,6 +35,7 @@ def test_start_is_ready_to_press_and_goes_to_the_new_run(open_page, store, launc
         "draft_len": [2, 3, 4, 5],
         "batch_size": [1, 4],
         "quantization": [None],
+        "kv_cache_dtype": ["auto"],
         "drafter": [None],
         "draft_vocab_size": [None],
     }

@@ -33,6 +33,10 @@ def test_throughput_by_trial_keeps_failed_trials_as_gaps_and_finds_the_baselines
         (0, 40.0), (1, 100.0), (2, 90.0), (3, None), (4, 60.0), (5, 60.0),
     ]  # fmt: skip
     assert [(b.batch_size, b.tokens_per_s) for b in info.baselines] == [(1, 40.0), (4, 100.0)]
+    assert {b.name for b in info.baselines} == {
+        "no speculation, batch 1",
+        "no speculation, batch 4",
+    }
     chart = throughput_by_trial.throughput_by_trial_figure(info)
     assert [shape.y0 for shape in chart.layout.shapes] == [40.0, 100.0]
     assert chart.layout.yaxis.title.text == "Output tokens/s"

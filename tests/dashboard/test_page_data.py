@@ -188,6 +188,16 @@ def test_the_form_becomes_a_spec_with_limits_in_the_records_units():
     assert (spec.space.drafter, spec.space.draft_vocab_size) == ([None], [None])
 
 
+def test_an_fp8_kv_cache_of_the_form_is_searched_and_named_in_the_table():
+    spec = SweepRequest(**REQUEST, kv_cache_dtype=["auto", "fp8"]).spec()
+    rows = finished_rows([trial(n, config=c) for n, c in enumerate(spec.baselines())])
+    named = {row.precision.endswith(", fp8 KV cache") for row in rows}
+    assert (len(rows), named) == (
+        2 * len(SweepRequest(**REQUEST).spec().baselines()),
+        {True, False},
+    )
+
+
 def test_drafters_of_the_form_are_searched():
     spec = SweepRequest(**REQUEST, drafter=[None, "retrieval"], draft_vocab_size=[64]).spec()
     drafted = {(point.drafter, point.draft_vocab_size) for point in spec.points()}
