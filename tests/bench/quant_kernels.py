@@ -53,8 +53,8 @@ def _products(weight: Tensor) -> Iterator[tuple[str, nn.Module]]:
     if weight.is_cuda and humming.installed():
         kernels = ["humming", "torch"]
     for precision, kind in KINDS.items():
-        more = ["humming_fp8_activations"] if precision == "fp8" and len(kernels) > 1 else []
-        for kernel in kernels + more:
+        own = ["auto"] if precision == "fp8" and weight.is_cuda else []
+        for kernel in own + kernels:
             module = fast_linear(kind.from_float(weight), kernel)
             yield f"{precision}, {getattr(module, 'kernel', '')}", module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import torch
 
 from profiles.records import TrialConfig
 from tests.tuner.engines.tiny import VOCAB, save_tiny_drafter, save_tiny_llama
+from tuner.engines.base import Request
+from tuner.engines.redrafter import engine as engine_module
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
 from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
 from tuner.engines.redrafter.drafters.look_back import (
@@ -18,6 +21,7 @@ from tuner.engines.redrafter.drafters.look_back import (
     save_local_attention,
 )
 from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.engines.redrafter.kv_cache import KVCache
 from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path, module_bytes
 from tuner.engines.redrafter.memory import predict_memory
 from tuner.engines.redrafter.quant.quantize import (
@@ -188,3 +192,22 @@ def test_what_cannot_fit_is_refused_before_anything_is_loaded(tmp_path, monkeypa
         RedrafterEngine().prepare(config, 64)
     assert not loaded
     assert caught.value.predicted.kv_bytes > 1 << 20
+
+
+def test_the_old_cache_is_gone_before_a_larger_one_is_made(monkeypatch, tmp_path):
+    model, made = str(save_tiny_llama(tmp_path / "model")), []
+
+    class Watched(KVCache):
+        def __init__(self, *arguments) -> None:
+            assert all(cache() is None for cache in made), "two caches at once"
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(engine_module, "KVCache", Watched)
+    engine = RedrafterEngine()
+    for batch_size in (1, 2, 4):
+        config = TrialConfig(model=model, device="cpu", quantization="fp32", batch_size=batch_size)
+        engine.prepare(config.baseline(), 64)
+        list(engine.serve([Request("one", (5, 6, 7), 2)]))
+    assert len(made) == 3
+    engine.close()

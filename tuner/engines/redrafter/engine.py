@@ -169,9 +169,8 @@ class RedrafterEngine(Engine):
         kept = kept_dtype(config.kv_cache_dtype, device, dtype)
         reach, blocks = positions_needed(config, max_seq_len), blocks_needed(config, max_seq_len)
         positions = 0 if model.rotation is None else model.rotation.shape[0]
-        cache = self._cache
-        fits = cache is not None and cache.blocks >= blocks and cache.data.dtype == kept
-        if not fits or positions < reach:
+        if positions < reach or not _serves(self._cache, blocks, kept):
+            # NOTE: nothing here may hold the old cache, or both are in memory at once.
             self._loops, self._cache = {}, None
             model.prepare_positions(reach, device, dtype)
             self._cache = _fit(lambda: KVCache(model.config, blocks, device, dtype, kept))
@@ -220,6 +219,10 @@ class RedrafterEngine(Engine):
                 "draft_len", config.draft_len, f"the drafter was trained for at most {longest}"
             )
         return self._drafter
+
+
+def _serves(cache: KVCache | None, blocks: int, kept: torch.dtype) -> bool:
+    return cache is not None and cache.blocks >= blocks and cache.data.dtype == kept
 
 
 def _described(compute: Compute, model: Llama, config: TrialConfig) -> str:

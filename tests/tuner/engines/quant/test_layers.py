@@ -8,9 +8,9 @@ import torch
 from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.fp8 import Fp8Linear
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear, pack, unpack
-from tuner.engines.redrafter.quant.int8 import Int8Linear
-from tuner.engines.redrafter.quant.kernels import ByRows, fast_linear
-from tuner.errors import BadInput
+from tuner.engines.redrafter.quant.int8 import Int8Linear, IntMmLinear
+from tuner.engines.redrafter.quant.kernels import fast_linear
+from tuner.errors import BadInput, EngineFailure
 
 KINDS = (Fp8Linear, Int8Linear, Int4Linear)
 
@@ -109,20 +109,26 @@ def test_a_weight_of_zeros_stays_zero_on_cuda(kind, kernel):
     assert not fast(torch.ones(2, 512, device="cuda", dtype=torch.bfloat16)).any()
 
 
-def test_few_and_many_rows_may_go_different_ways(weight):
-    few, many = (Fp8Linear.from_float(w) for w in (weight, -weight))
-    both, x = ByRows(few, many), torch.ones(33, 256)
-    assert torch.equal(both(x), many(x)) and torch.equal(both(x[:32]), few(x[:32]))
-    assert both.kernel == "torch reference to 32 rows, then torch reference"
+def test_torch_multiplies_what_humming_kernels_cannot(monkeypatch, caplog):
+    def cannot(linear):
+        raise EngineFailure("no tile for 64 x 32")
+
+    monkeypatch.setattr(humming, "multiplies", lambda linear: True)
+    monkeypatch.setattr(humming, "HummingLinear", cannot)
+    layer = Int8Linear.from_float(torch.zeros(32, 64)).to("meta")
+    assert isinstance(fast_linear(layer), IntMmLinear)
+    assert "no tile for 64 x 32; torch multiplies instead" in caplog.text
+    with pytest.raises(EngineFailure, match="no tile"):
+        fast_linear(layer, "humming")  # asked for by name
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 16, 17, 64, 300])
-@pytest.mark.parametrize("kernel", ["torch", "auto", "humming_fp8_activations", "by_rows"])
+@pytest.mark.parametrize("kernel", ["torch", "auto", "humming"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_products_meet_the_reference_in_a_graph_too(kind, kernel, rows):
-    if kernel not in ("torch", "auto") and not (humming.installed() and kind is Fp8Linear):
-        pytest.skip("only FP8 through humming-kernels chooses its activations")
+    if kernel == "humming" and not humming.installed():
+        pytest.skip("humming-kernels is not installed")
     layer = kind.from_float(torch.randn(1024, 512, device="cuda").bfloat16())
     fast = fast_linear(layer, kernel)
     x = torch.zeros(rows, 512, device="cuda", dtype=torch.bfloat16)

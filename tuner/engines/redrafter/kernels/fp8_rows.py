@@ -45,6 +45,8 @@ def multiply(
     out = torch.empty((tokens, outputs), device=codes.device, dtype=torch.bfloat16)
     many = outputs >= MANY_OUTPUTS
     columns = 64 if many or outputs > inputs else 32
+    block, stages = (128, 3) if many else (256, 5)
+    held = block * (ROWS_PER_BLOCK + columns)  # bytes of a stage
     _multiply[(triton.cdiv(outputs, columns), triton.cdiv(tokens, ROWS_PER_BLOCK))](
         codes,
         scale,
@@ -57,11 +59,17 @@ def multiply(
         INPUTS=inputs,
         ROWS=ROWS_PER_BLOCK,
         COLUMNS=columns,
-        BLOCK=128 if many else 256,
+        BLOCK=block,
         num_warps=4,
-        num_stages=3 if many else 5,
+        num_stages=max(1, min(stages, _shared_bytes(codes.device) // held)),
     )
     return out
+
+
+def _shared_bytes(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program may fill with its stages."""
+    held = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor
+    return int(held) - 2048
 
 
 @triton.jit

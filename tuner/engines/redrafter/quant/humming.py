@@ -1,7 +1,8 @@
 """Products of humming-kernels, compiled for each shape of layer on first use. CUDA only.
 
 FP8 and INT4 weights meet bf16 activations, INT8 weights meet int8 activations with a scale for
-every token; all numbers of rows share one copy of the weights. The library is optional.
+every token; all numbers of rows share one copy of the weights. The library is optional, and does
+not have every shape of layer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from tuner.errors import EngineFailure
 _TOLERANCE = 0.05  # of the output's size; rounding gives a hundredth, a wrong layout gives 1
 _CHECKED_ROWS = (1, 17)
 _TILE = 64
-_INSTEAD = "uninstall it to use torch's kernels"
 
 
 def installed() -> bool:
@@ -35,11 +35,11 @@ def multiplies(linear: QuantizedLinear) -> bool:
 
 
 class HummingLinear(DeviceOnly):
-    """A quantized layer in humming's own order of weights. `fp8_activations` is for FP8 only."""
+    """A quantized layer in humming's own order of weights. Raises EngineFailure if it has none."""
 
-    def __init__(self, linear: QuantizedLinear, fp8_activations: bool = False) -> None:
+    def __init__(self, linear: QuantizedLinear) -> None:
         super().__init__()
-        weights, activations = _configs(linear, fp8_activations)
+        weights, activations = _configs(linear)
         self.kernel = f"humming, {activations['dtype'] if activations else 'bf16'} activations"
         try:
             self.layer: Any = _layer(linear, weights, activations)
@@ -47,7 +47,8 @@ class HummingLinear(DeviceOnly):
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, AssertionError, ValueError, OSError) as error:
-            raise EngineFailure(f"{_cannot(linear)}: {error}; {_INSTEAD}") from error
+            reason = str(error) or type(error).__name__
+            raise EngineFailure(f"{_cannot(linear)}: {reason}") from error
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., out] in bf16."""
@@ -63,7 +64,7 @@ class HummingLinear(DeviceOnly):
             if not float(error) <= _TOLERANCE * float(size):  # NaN fails, a layer of zeros may not
                 raise EngineFailure(
                     f"{_cannot(linear)}: at {rows} rows its error is {float(error):.3g}, the "
-                    f"output's size is {float(size):.3g}; {_INSTEAD}"
+                    f"output's size is {float(size):.3g}"
                 )
 
 
@@ -90,15 +91,13 @@ def _layer(
     return layer
 
 
-def _configs(
-    linear: QuantizedLinear, fp8_activations: bool
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _configs(linear: QuantizedLinear) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if isinstance(linear, Int4Linear):
         group = {"group_size": linear.group_size, "has_zero_point": True}
         return {"dtype": "uint4", **group}, None
     if isinstance(linear, Int8Linear):
         return {"dtype": "int8"}, {"dtype": "int8"}
-    return {"dtype": "float8e4m3"}, {"dtype": "float8e4m3"} if fp8_activations else None
+    return {"dtype": "float8e4m3"}, None
 
 
 def tensors_of(linear: QuantizedLinear) -> dict[str, Tensor]:

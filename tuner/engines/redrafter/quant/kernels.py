@@ -1,54 +1,44 @@
 """The fast product of each kind of quantized layer; the reference where there is none.
 
-On CUDA humming-kernels where installed: on an H200 it is the fastest for 1 to 32 rows in every
-precision (8B shapes). Otherwise torch's own. For FP8 and more rows torch's is faster; "by_rows" has
-both, which takes two copies of the weights, and lets a token's rounding depend on its company.
+On CUDA FP8 goes through kernels of our own, the others through humming-kernels where installed and
+through torch otherwise: the fastest of each on an H200 at the layers of an 8B, from 1 to 64 rows.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.fp8 import Fp8Linear, ScaledMmLinear, TritonFp8Linear
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear
 from tuner.engines.redrafter.quant.int8 import Int8Linear, IntMmLinear
-from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
+from tuner.engines.redrafter.quant.layer import QuantizedLinear
+from tuner.errors import EngineFailure
 
-KERNELS = ("auto", "humming", "humming_fp8_activations", "torch", "by_rows", "reference")
-_FEW_ROWS = 32
-
-
-class ByRows(DeviceOnly):
-    """One product for few rows and another for many."""
-
-    def __init__(self, few: nn.Module, many: nn.Module) -> None:
-        super().__init__()
-        self.few, self.many = few, many
-        self.kernel = f"{few.kernel} to {_FEW_ROWS} rows, then {many.kernel}"
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [..., in] to [..., out]."""
-        rows = x.numel() // x.shape[-1]
-        return self.few(x) if rows <= _FEW_ROWS else self.many(x)
+KERNELS = ("auto", "humming", "torch", "reference")
+_log = logging.getLogger(__name__)
 
 
 def fast_linear(linear: QuantizedLinear, kernel: str = "auto") -> nn.Module:
     """Return the module that multiplies by `linear` on the device where its codes are."""
     if kernel == "reference" or linear.codes.device.type == "cpu":
         return linear
-    if kernel == "auto" and isinstance(linear, Fp8Linear):
+    if kernel == "humming":
+        return humming.HummingLinear(linear)
+    if kernel == "torch":
+        return _torch_linear(linear)
+    if isinstance(linear, Fp8Linear):
         return TritonFp8Linear(linear)
-    if kernel == "by_rows" and isinstance(linear, Fp8Linear):
-        return ByRows(humming.HummingLinear(linear), _torch_linear(linear))
-    if kernel.startswith("humming") or (
-        kernel in ("auto", "by_rows") and humming.multiplies(linear)
-    ):
-        return humming.HummingLinear(linear, kernel == "humming_fp8_activations")
+    if humming.multiplies(linear):
+        try:
+            return humming.HummingLinear(linear)
+        except EngineFailure as error:
+            _log.warning("%s; torch multiplies instead", error)
     return _torch_linear(linear)
 
 
