@@ -8,8 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tuner.engines.redrafter.attention import tree_mask
-from tuner.engines.redrafter.config import RopeConfig
+from tuner.engines.redrafter.attention import PagedTreeAttention, TreeAttention, tree_mask
+from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
+from tuner.engines.redrafter.kv_cache import KVCache
+from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.rope import rotation_table
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -81,43 +83,60 @@ def test_rotate(heads, dim):
     torch.testing.assert_close(got, rotate(x, cos, sin))
 
 
-def test_store():
-    from tuner.engines.redrafter.kernels.store import store
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(9, 3, 64), (4, 2, 8), (3, 1, 24)])
+@pytest.mark.parametrize("kept", [FP32, FP8])
+def test_rotate_store(heads, kv_heads, dim, kept):
+    from tuner.engines.redrafter.kernels.rotate_store import rotate_store
+    from tuner.engines.redrafter.rope import rotate
 
-    keys, values = torch.randn(2, 5, 7, 24)[..., :24].to(DEVICE).unbind(0)
-    keys, values = keys[:, :3], values[:, 2:5]
-    cache = torch.zeros(2, 40, 3, 24, device=DEVICE)
+    torch.manual_seed(heads)
+    every = torch.randn(5, heads + 2 * kv_heads + 1, dim)[:, :-1]
+    positions = torch.randint(50, (5,))
+    if kept == FP8 and INTERPRETED:
+        every, positions = every.to(FP8).float(), 0 * positions  # the interpreter misrounds FP8
+    every[0, heads, 0], every[1, -1, 0] = 1e4, -1e4  # beyond the range of e4m3
+    cos, sin = rotation_table(RopeConfig(), dim, 50)[positions].unsqueeze(2).unbind(1)
+    cache = torch.zeros(2, 40, kv_heads, dim, device=DEVICE, dtype=kept)
     slots = torch.tensor([3, 39, 0, 17, 8], device=DEVICE)
-    store(keys, values, cache, slots)
-    assert torch.equal(cache[0, slots], keys)
-    assert torch.equal(cache[1, slots], values)
-    cache[:, slots] = 0
-    assert not cache.any()
+    got = rotate_store(*(x.to(DEVICE) for x in (every, cos, sin)), cache, slots)
+
+    rotated = rotate(every[:, : heads + kv_heads], cos, sin)
+    q, keys, values = rotated[:, :heads], rotated[:, heads:], every[:, heads + kv_heads :]
+    torch.testing.assert_close(got.cpu(), q)
+    want = torch.stack((keys, values))
+    if kept == FP8:
+        want = want.clamp(-448, 448).to(FP8).float()
+    torch.testing.assert_close(cache[:, slots].float().cpu(), want)
+    bits = cache.view(torch.uint8)
+    bits[:, slots] = 0
+    assert not bits.any()
 
 
-@pytest.mark.parametrize(
-    "exact",
-    [
-        True,
-        pytest.param(
-            False, marks=pytest.mark.skipif(INTERPRETED, reason="the interpreter misrounds FP8")
-        ),
-    ],
-)
-def test_store_in_fp8(exact):
-    from tuner.engines.redrafter.kernels.store import store
-
+@torch.inference_mode()
+@pytest.mark.parametrize("kept", [FP32, FP8])
+def test_a_model_over_pages_is_the_model_over_gathered_keys(kept):
+    if kept == FP8 and INTERPRETED:
+        pytest.skip("the interpreter misrounds FP8")
     torch.manual_seed(0)
-    keys, values = torch.randn(2, 5, 3, 24).to(FP8 if exact else BF16).to(BF16).to(DEVICE)
-    keys[0, 0, :2] = torch.tensor([1e4, -1e4])  # beyond the range of e4m3
-    cache = torch.zeros(2, 40, 3, 24, device=DEVICE, dtype=FP8)
-    slots = torch.tensor([3, 39, 0, 17, 8], device=DEVICE)
-    store(keys, values, cache, slots)
-    want = torch.stack((keys, values)).clamp(-448, 448).to(FP8)
-    kept = cache.view(torch.uint8)
-    assert torch.equal(kept[:, slots], want.view(torch.uint8))
-    kept[:, slots] = 0
-    assert not kept.any()
+    config = LlamaConfig(24, 32, 64, 2, 4, 2, 8, 1e-5, 256, RopeConfig(), False)
+    model = Llama(config)
+    for parameter in model.parameters():
+        parameter.normal_(0.0, 0.4)
+    model.to(DEVICE).prepare_positions(64, torch.device(DEVICE), FP32)
+    gathered, paged = (KVCache(config, 9, torch.device(DEVICE), FP32, kept) for _ in range(2))
+    slots = gathered.slots_of(list(range(1, 9))).view(2, -1)
+    kv_len, sees = torch.tensor([20, 7], device=DEVICE), random_trees(2, 5).to(DEVICE)
+    gathered.data.copy_(torch.randn(gathered.data.shape))
+    paged.data.copy_(gathered.data)
+    new = slots.gather(1, kv_len.unsqueeze(1) + torch.arange(5, device=DEVICE)).flatten()
+    mask = tree_mask(sees, kv_len, slots.shape[1], gathered.group, FP32)
+    tokens = torch.randint(24, (10,), device=DEVICE)
+    positions = (kv_len.unsqueeze(1) + sees.sum(-1) - 1).flatten()
+    want, _ = model(tokens, positions, TreeAttention(gathered, new, slots, mask))
+    got, _ = model(tokens, positions, PagedTreeAttention(paged, new, slots, kv_len, sees))
+    close = 1e-4 if kept == FP32 else 5e-2  # a key between two codes may be rounded either way
+    torch.testing.assert_close(got, want, atol=close, rtol=close)
+    torch.testing.assert_close(paged.data.float(), gathered.data.float(), atol=close, rtol=0.13)
 
 
 def test_silu_mul():

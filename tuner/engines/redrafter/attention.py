@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tuner.engines.redrafter.kv_cache import KVCache
-from tuner.engines.redrafter.llama import Attend
+from tuner.engines.redrafter.llama import Attend, FusedAttend
 from tuner.engines.redrafter.rows import Rows
 from tuner.engines.redrafter.sequence import Sequence
 
@@ -56,8 +56,8 @@ class TreeAttention:
 
 
 @dataclass(frozen=True, slots=True)
-class PagedTreeAttention:
-    """As `TreeAttention`, in a kernel that reads pages and lengths on the device."""
+class PagedTreeAttention(FusedAttend):
+    """As `TreeAttention`, in kernels that read pages and lengths on the device."""
 
     cache: KVCache
     new_slots: Tensor  # [B * N] where each node's key and value go
@@ -65,12 +65,14 @@ class PagedTreeAttention:
     kv_len: Tensor  # [places] length of each context
     sees: Tensor  # [B, N, N] whether node i attends to node j
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attend for one layer; q [B * N, heads, dim], k and v [B * N, kv_heads, dim]."""
+    def __call__(self, layer: int, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Attend for one layer; heads are [B * N, heads + 2 * kv_heads, dim]."""
+        from tuner.engines.redrafter.kernels.rotate_store import rotate_store
         from tuner.engines.redrafter.kernels.tree_attention import attend
 
-        self.cache.write(layer, self.new_slots, k, v)
-        keys, values = self.cache.data[layer]
+        kept = self.cache.data[layer]
+        q = rotate_store(heads, cos, sin, kept, self.new_slots)
+        keys, values = kept
         return attend(q, keys, values, self.slots, self.kv_len, self.sees)
 
 

@@ -99,15 +99,10 @@ class KVCache:
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store keys and values [T, kv_heads, head_dim] of one layer."""
-        if keys.is_cuda:
-            from tuner.engines.redrafter.kernels.store import store
-
-            return store(keys, values, self.data[layer], slots)
         for side, new in zip(self.data[layer], (keys, values), strict=True):
             if side.dtype == E4M3:
                 new = new.clamp(-LARGEST, LARGEST)
             _bits(side).index_copy_(0, slots, _bits(new.to(side.dtype)))
-        return None
 
     def read(self, layer: int, slots: Tensor | slice) -> Tensor:
         """Return keys and values [2, B, S, kv_heads, head_dim] of `slots` [B, S] of one layer.
@@ -117,7 +112,7 @@ class KVCache:
         data = self.data[layer]
         if isinstance(slots, slice):
             return data[:, slots].unsqueeze(1).to(self.dtype)
-        picked = data.index_select(1, slots.flatten())
+        picked = _bits(data).index_select(1, slots.flatten()).view(data.dtype)
         return picked.view(2, *slots.shape, *data.shape[2:]).to(self.dtype)
 
     def move(self, source: Tensor, target: Tensor) -> None:

@@ -7,6 +7,7 @@ training.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -17,8 +18,29 @@ from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.dense import Linear
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q [T, heads, dim], k [T, kv_heads, dim], v) -> [T, heads, dim]."""
+PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q [T, heads, dim], k [T, kv_heads, dim], v) -> [T, heads, dim]; q and k are rotated."""
+
+
+class FusedAttend(ABC):
+    """An attention that rotates queries and keys itself, as it keeps keys and values."""
+
+    @abstractmethod
+    def __call__(self, layer: int, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Attend for one layer.
+
+        Args:
+            layer: its index.
+            heads: [T, heads + 2 * kv_heads, dim] queries, keys and values.
+            cos: [T, 1, dim].
+            sin: [T, 1, dim], signed.
+
+        Returns:
+            [T, heads, dim].
+        """
+
+
+Attend = PlainAttend | FusedAttend
 
 
 class RMSNorm(nn.Module):
@@ -60,9 +82,12 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """Attend over whatever `attend` holds; x is [T, hidden]."""
         heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
-        rotated = rotate(heads[:, : self.heads + self.kv_heads], cos, sin)
-        q, k = rotated[:, : self.heads], rotated[:, self.heads :]
-        out = attend(layer, q, k, heads[:, self.heads + self.kv_heads :])
+        if isinstance(attend, FusedAttend):
+            out = attend(layer, heads, cos, sin)
+        else:
+            rotated = rotate(heads[:, : self.heads + self.kv_heads], cos, sin)
+            q, k = rotated[:, : self.heads], rotated[:, self.heads :]
+            out = attend(layer, q, k, heads[:, self.heads + self.kv_heads :])
         return self.o_proj(out.reshape(x.shape[0], -1))
 
 
@@ -74,9 +99,7 @@ class SwiGLU(nn.Module):
         self.gate_up_proj = Linear(
             config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias
         )
-        self.down_proj = Linear(
-            config.intermediate_size, config.hidden_size, bias=config.mlp_bias
-        )
+        self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [T, hidden] to [T, hidden]."""
