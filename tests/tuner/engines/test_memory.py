@@ -120,6 +120,15 @@ def test_exact_on_the_builtin_model(builtin_model, precision):
     assert_exact(*held(TrialConfig(device="cpu", quantization=precision, batch_size=2)))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("precision", "kv_cache_dtype"), [("bf16", "auto"), ("fp8", "fp8")])
+def test_exact_on_a_gpu_and_the_peak_is_near(builtin_model, precision, kv_cache_dtype):
+    fixed = {"quantization": precision, "kv_cache_dtype": kv_cache_dtype, "device": "cuda"}
+    predicted, measured = held(TrialConfig(**fixed, batch_size=4))
+    assert_exact(predicted, measured)
+    assert predicted.peak_bytes == pytest.approx(measured.peak_bytes, rel=0.25)  # small things rule
+
+
 @pytest.mark.parametrize("precision", ["fp8", "int8_sq", "int4_awq"])
 def test_exact_on_the_builtin_model_quantized(builtin_model, precision):
     # What quantize() does but for the calibration, which changes no shape and takes a minute.
