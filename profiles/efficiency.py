@@ -97,7 +97,9 @@ def _wasted_draft_share(steps: pd.DataFrame, draft_len: int) -> float:
     if draft_len == 0:
         return 0.0
     furthest = np.array([max(accepted, default=0) for accepted in steps["accepted"]])
-    wasted_ms = steps["draft_ms"].to_numpy(dtype=np.float64) * (1 - furthest / draft_len)
+    drafted = steps["draft_len"].astype("Float64").fillna(draft_len).to_numpy(dtype=np.float64)
+    wasted = 1 - furthest / drafted.clip(min=1)  # where nothing was drafted it took no time
+    wasted_ms = steps["draft_ms"].to_numpy(dtype=np.float64) * wasted
     return float(wasted_ms.sum() / step_total_ms(steps).sum())
 
 

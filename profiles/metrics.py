@@ -31,6 +31,7 @@ class _Generation:
     """Generation steps flattened: one entry for each request that a step served."""
 
     categories: list[str]
+    draft_len: Ints
     tree_nodes: Ints
     accepted: Ints
     committed: Ints
@@ -62,14 +63,15 @@ def summarize(
     """
     check_requests(requests)
     check_steps(steps, {request.id for request in requests}, beam_width, draft_len)
-    generation = _flatten(steps, {request.id: request.category for request in requests})
+    categories = {request.id: request.category for request in requests}
+    generation = _flatten(steps, categories, draft_len)
     arrival = min(request.arrival_s for request in requests)
     duration_s = max(request.emission_s[-1] for request in requests) - arrival
     output_tokens = sum(request.output_tokens for request in requests)
     length = generation.acceptance_length
     drafted = int((generation.tree_nodes - 1).sum())
     nodes_mean = float(generation.tree_nodes.mean())
-    speculative = draft_len > 0
+    draft_len_mean = float(generation.draft_len.mean())
     return ServeMetrics(
         requests=len(requests),
         output_tokens=output_tokens,
@@ -80,11 +82,12 @@ def summarize(
         committed_tokens=int(generation.committed.sum()),
         acceptance_length=length,
         acceptance_length_by_category=_acceptance_length_by_category(generation),
-        path_acceptance_rate=(length - 1) / draft_len if speculative else None,
+        path_acceptance_rate=(length - 1) / draft_len_mean if draft_len_mean else None,
+        draft_len_mean=draft_len_mean,
         tree_acceptance_rate=float(generation.accepted.sum() / drafted) if drafted else None,
-        position_acceptance=_position_acceptance(generation.accepted, draft_len),
+        position_acceptance=_position_acceptance(generation, draft_len),
         tree_nodes_mean=nodes_mean,
-        beam_diversity=(nodes_mean - 1) / (beam_width * draft_len) if speculative else None,
+        beam_diversity=(nodes_mean - 1) / (beam_width * draft_len_mean) if draft_len_mean else None,
         ttft_ms=_percentiles([r.emission_s[0] - r.arrival_s for r in requests]),
         tpot_ms=_percentiles_or_none(_tpot_s(requests)),
         itl_ms=_percentiles_or_none([gap for r in requests for gap in np.diff(r.emission_s)]),
@@ -94,9 +97,13 @@ def summarize(
     )
 
 
-def _flatten(steps: Sequence[StepRecord], category_of: dict[str, str]) -> _Generation:
+def _flatten(
+    steps: Sequence[StepRecord], category_of: dict[str, str], draft_len: int
+) -> _Generation:
+    drafted = [draft_len if step.draft_len is None else step.draft_len for step in steps]
     generation = _Generation(
         categories=[category_of[id] for step in steps for id in step.request_ids],
+        draft_len=np.repeat(drafted, [len(step.request_ids) for step in steps]),
         tree_nodes=np.array([n for step in steps for n in step.tree_nodes], dtype=np.int64),
         accepted=np.array([n for step in steps for n in step.accepted], dtype=np.int64),
         committed=np.array([n for step in steps for n in step.committed], dtype=np.int64),
@@ -115,10 +122,13 @@ def _acceptance_length_by_category(generation: _Generation) -> dict[str, float]:
     }
 
 
-def _position_acceptance(accepted: Ints, draft_len: int) -> list[float | None]:
-    """Steps accepted at position k / steps that reached k, having accepted all before it."""
-    reached = [int((accepted >= k).sum()) for k in range(draft_len + 1)]
-    return [reached[k + 1] / reached[k] if reached[k] else None for k in range(draft_len)]
+def _position_acceptance(generation: _Generation, draft_len: int) -> list[float | None]:
+    """Steps accepted at position k / steps that drafted k and accepted all before it."""
+    accepted, shares = generation.accepted, list[float | None]()
+    for k in range(draft_len):
+        reached = int(((accepted >= k) & (generation.draft_len > k)).sum())
+        shares.append(int((accepted > k).sum()) / reached if reached else None)
+    return shares
 
 
 def _tokens_per_s_per_user(requests: Sequence[RequestRecord]) -> float:

@@ -53,29 +53,33 @@ def _check_request(request: RequestRecord) -> None:
 def check_steps(
     steps: Sequence[StepRecord], request_ids: Collection[str], beam_width: int, draft_len: int
 ) -> None:
-    """Check engine steps against `beam_width` W and `draft_len` D.
+    """Check engine steps against `beam_width` W and D, what a step drafted: at most `draft_len`.
 
     Raises:
-        ValueError: accepted > D, committed outside 1 .. accepted + 1, tree_nodes > 1 + W*D or too
-            few for what was accepted, times that are negative or not finite, a step of zero
-            duration, lists of unequal length, or a request that never finished.
+        ValueError: D > `draft_len`, accepted > D, committed outside 1 .. accepted + 1,
+            tree_nodes > 1 + W*D or too few for what was accepted, times that are negative or not
+            finite, a step of zero duration, lists of unequal length, or a request that never
+            finished.
     """
     for step in steps:
         _check_times(step)
         _check_lists(step, request_ids)
+        drafted = draft_len if step.draft_len is None else step.draft_len
+        if not 0 <= drafted <= draft_len:
+            raise ValueError(
+                f"step {step.index}: draft_len = {drafted} outside 0 .. draft_len {draft_len}"
+            )
         for id, nodes, accepted, committed in zip(
             step.request_ids, step.tree_nodes, step.accepted, step.committed, strict=True
         ):
             name = f"step {step.index}, request {id!r}"
-            if not 0 <= accepted <= draft_len:
-                raise ValueError(
-                    f"{name}: accepted = {accepted} outside 0 .. draft_len {draft_len}"
-                )
+            if not 0 <= accepted <= drafted:
+                raise ValueError(f"{name}: accepted = {accepted} outside 0 .. draft_len {drafted}")
             if not 1 <= committed <= accepted + 1:
                 raise ValueError(
                     f"{name}: committed = {committed} outside 1 .. accepted + 1 = {accepted + 1}"
                 )
-            most_nodes = 1 + beam_width * draft_len
+            most_nodes = 1 + beam_width * drafted
             if not accepted + 1 <= nodes <= most_nodes:
                 raise ValueError(
                     f"{name}: tree_nodes = {nodes} outside accepted + 1 = {accepted + 1} "

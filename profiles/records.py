@@ -14,12 +14,13 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
 KVCacheDtype = Literal["auto", "fp8"]
 ProfilerName = Literal["nsys", "ncu", "torch"]
 FinishReason = Literal["stop", "length"]
+LONGEST_DRAFT = 16
 STEP_PHASES = ("prefill", "draft", "tree", "verify", "accept", "host")
 """Where a step's wall time goes, in the order in which a step does it."""
 
@@ -51,6 +52,7 @@ class StepRecord:
     kv_used_bytes: int = 0
     prefill_ms: float = 0.0
     tree_ms: float = 0.0
+    draft_len: int | None = None  # tokens drafted per beam; None: as many as the config says
 
     @property
     def phases_ms(self) -> tuple[float, ...]:
@@ -101,7 +103,9 @@ class TrialConfig(Record):
     """What one trial runs. `draft_len = 0` is the autoregressive baseline.
 
     `draft_len` counts drafted tokens only, not the true token that the base model already chose
-    (TensorRT-LLM's `draft_len_per_beam`; Apple's `beam_length` is `draft_len + 1`).
+    (TensorRT-LLM's `draft_len_per_beam`; Apple's `beam_length` is `draft_len + 1`). With
+    `draft_len_min` every step drafts as many as pays by what the running requests accepted lately,
+    between the two; while more than `speculate_up_to` requests run, none are drafted.
     """
 
     engine: str = "redrafter"
@@ -112,13 +116,37 @@ class TrialConfig(Record):
     quantization: Precision | None = None  # None: the device's default precision
     kv_cache_dtype: KVCacheDtype = "auto"  # auto: as activations are
     beam_width: Annotated[int, Field(ge=1, le=64)] = 4
-    draft_len: Annotated[int, Field(ge=0, le=16)] = 4
+    draft_len: Annotated[int, Field(ge=0, le=LONGEST_DRAFT)] = 4
+    draft_len_min: Annotated[int, Field(ge=1)] | None = None  # None: every step drafts draft_len
+    speculate_up_to: Annotated[int, Field(ge=1)] | None = None  # None: however many requests run
     batch_size: Annotated[int, Field(ge=1, le=1024)] = 1
+
+    @field_validator("draft_len_min")
+    @classmethod
+    def _below_draft_len(cls, value: int | None, info: ValidationInfo) -> int | None:
+        longest = info.data.get("draft_len")  # missing where it is refused itself
+        if value is not None and longest is not None and value > longest:
+            raise ValueError(f"is more than draft_len, {longest}: lower it or leave it out")
+        return value
+
+    @field_validator("speculate_up_to")
+    @classmethod
+    def _speculates(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("draft_len") == 0:
+            raise ValueError("nothing is drafted with draft_len 0: raise that or leave this out")
+        return value
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether steps may draft fewer than `draft_len` tokens."""
+        return self.draft_len_min is not None or self.speculate_up_to is not None
 
     def baseline(self) -> TrialConfig:
         """Return the autoregressive twin: same model, precision and batch, no speculation."""
-        nothing = {"drafter": None, "draft_vocab_size": None, "beam_width": 1, "draft_len": 0}
-        return self.model_copy(update=nothing)
+        nothing = dict.fromkeys(
+            ("drafter", "draft_vocab_size", "draft_len_min", "speculate_up_to"), None
+        )
+        return self.model_copy(update={**nothing, "beam_width": 1, "draft_len": 0})
 
     def describe(self) -> str:
         """Name the config in a few words."""
@@ -131,7 +159,10 @@ class TrialConfig(Record):
             rest += f", {_last_part(self.drafter)}"
         if self.draft_vocab_size is not None:
             rest += f", draft vocabulary {self.draft_vocab_size}"
-        return f"beam width {self.beam_width}, draft length {self.draft_len}, {rest}"
+        if self.speculate_up_to is not None:
+            rest += f", no drafts for more than {self.speculate_up_to} at once"
+        least = "" if self.draft_len_min is None else f"{self.draft_len_min} to "
+        return f"beam width {self.beam_width}, draft length {least}{self.draft_len}, {rest}"
 
 
 def _last_part(drafter: str) -> str:
@@ -185,10 +216,12 @@ class ServeMetrics(Record):
     """What one configuration did to the workload, warm-up excluded.
 
     acceptance_length = committed tokens / steps, over generation steps, one step counted for each
-    request it served. path_acceptance_rate = (acceptance_length - 1) / draft_len.
+    request it served. path_acceptance_rate = (acceptance_length - 1) / draft_len_mean, the mean
+    over the same steps of what each drafted per beam.
     tree_acceptance_rate = accepted draft tokens / (tree_nodes - 1). position_acceptance[k] =
-    P(accepted at position k+1 | accepted at every position before it).
-    beam_diversity = (tree_nodes - 1) / (beam_width * draft_len). Null where draft_len is 0.
+    P(accepted at position k+1 | it was drafted, and accepted at every position before it).
+    beam_diversity = (tree_nodes - 1) / (beam_width * draft_len_mean). Null where nothing is
+    drafted.
     """
 
     requests: int
@@ -201,6 +234,7 @@ class ServeMetrics(Record):
     acceptance_length: float
     acceptance_length_by_category: dict[str, float]
     path_acceptance_rate: float | None
+    draft_len_mean: float | None = None  # null in records that are older
     tree_acceptance_rate: float | None
     position_acceptance: list[float | None]
     tree_nodes_mean: float

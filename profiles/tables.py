@@ -31,6 +31,7 @@ STEP_SCHEMA = pa.schema(
         ("kv_used_bytes", pa.int64()),
         ("prefill_ms", pa.float64()),
         ("tree_ms", pa.float64()),
+        ("draft_len", pa.int64()),
     ]
 )
 REQUEST_SCHEMA = pa.schema(

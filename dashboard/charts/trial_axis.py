@@ -26,5 +26,6 @@ def stack_by_trial(chart: go.Figure, labels: Sequence[str]) -> None:
 
 
 def _knobs(config: TrialConfig) -> str:
-    drafted = f"W{config.beam_width} D{config.draft_len}" if config.draft_len else "no spec."
+    least = f"{config.draft_len_min}-" if config.draft_len_min else ""
+    drafted = f"W{config.beam_width} D{least}{config.draft_len}" if config.draft_len else "no spec."
     return f"{drafted}<br>B{config.batch_size}"

@@ -22,6 +22,8 @@ class TrialRow:
     trial: int
     beam_width: int | None
     draft_len: int
+    draft_len_min: int | None
+    speculate_up_to: int | None
     batch_size: int
     precision: str
     drafter: str | None = None
@@ -62,9 +64,9 @@ def failures(results: Sequence[TrialResult]) -> dict[str, list[int]]:
 
 
 def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """The rows as a frame, its columns there even without rows; drafters only where they differ."""
+    """The rows as a frame, its columns there even without rows, rare knobs where they differ."""
     names = [f.name for f in fields(TrialRow)]
-    for name in ("drafter", "draft_vocab_size"):
+    for name in ("drafter", "draft_vocab_size", "draft_len_min", "speculate_up_to"):
         if len({getattr(row, name) for row in rows if row.draft_len}) < 2:
             names.remove(name)
     return pd.DataFrame([asdict(row) for row in rows], columns=names)
@@ -107,6 +109,8 @@ def _knobs(config: TrialConfig, precision: str | None) -> dict[str, Any]:
     return {
         "beam_width": config.beam_width if drafts else None,
         "draft_len": config.draft_len,
+        "draft_len_min": config.draft_len_min,
+        "speculate_up_to": config.speculate_up_to,
         "batch_size": config.batch_size,
         "precision": _precision(config, precision),
         "drafter": config.drafter or "default" if drafts else None,

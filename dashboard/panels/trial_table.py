@@ -18,6 +18,12 @@ COLUMNS = {
     "draft_len": _NUMBER(
         "D", width=50, help="Draft length: tokens drafted per beam, the true token not counted"
     ),
+    "draft_len_min": _NUMBER(
+        "D from", width=60, help="Steps draft from so many tokens to D; none: always D"
+    ),
+    "speculate_up_to": _NUMBER(
+        "Up to", width=60, help="Nothing is drafted while more requests run; none: always"
+    ),
     "batch_size": _NUMBER("Batch", width=60),
     "precision": _TEXT("Precision", width=75),
     "drafter": _TEXT("Drafter", width="medium"),

@@ -33,6 +33,8 @@ def test_start_is_ready_to_press_and_goes_to_the_new_run(open_page, store, launc
     assert spec["space"] == {
         "beam_width": [1, 2, 4, 8],
         "draft_len": [2, 3, 4, 5],
+        "draft_len_min": [None],
+        "speculate_up_to": [None],
         "batch_size": [1, 4],
         "quantization": [None],
         "kv_cache_dtype": ["auto"],

@@ -41,6 +41,13 @@ def test_drafting_past_the_furthest_accepted_token_is_wasted():
     assert found.wasted_draft_share == pytest.approx((2 * 1 / 3 + 1 * 2 / 3) / 40)
 
 
+def test_drafting_is_wasted_past_what_a_step_drafted_itself():
+    first, whole, short, none = steps()
+    table = pd.DataFrame([first, whole, change(short, draft_len=2), change(none, draft_len=1)])
+    # draft_ms 2, 2, 1 of 40 ms; accepted 3 of the config's 3, 2 of 2, 1 of 1
+    assert efficiency(table, METRICS).wasted_draft_share == 0.0
+
+
 def test_verify_time_beyond_the_committed_nodes_is_wasted():
     # 11/5 nodes bought a token of 29/5 that were verified, in 3 steps of 40 ms in all
     curve = [point(1.0, 4.0), point(29 / 5, 6.4)]

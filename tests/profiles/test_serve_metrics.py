@@ -38,6 +38,26 @@ def test_position_acceptance_is_conditional_on_the_position_before(metrics):
     assert metrics.position_acceptance == [close(4 / 5), close(2 / 4), close(1 / 2)]
 
 
+def test_rates_of_steps_that_drafted_less_count_what_was_drafted():
+    # Step 2 drafts 2 for each of its two requests, step 3 nothing, step 1 all 3 of the config.
+    first, whole, short, none = steps()
+    short = change(short, draft_len=2, tree_nodes=[3, 5])
+    none = change(none, draft_len=0, tree_nodes=[1], accepted=[0], committed=[1])
+    a, b = requests()
+    b = change(b, output_token_ids=[1, 2, 3, 4, 5, 6], emission_tokens=[1, 1, 3, 1])
+    found = summarize([first, whole, short, none], [a, b], BEAM_WIDTH, DRAFT_LEN)
+    assert found.draft_len_mean == close((3 + 3 + 2 + 2 + 0) / 5)
+    assert found.path_acceptance_rate == close((10 - 5) / 10)
+    # Accepted 3 of 3, 0 of 3, 1 of 2, 2 of 2, 0 of 0: 4 drafted position 1, and 3 of those that
+    # accepted it position 2, and 1 of those position 3.
+    assert found.position_acceptance == [close(3 / 4), close(2 / 3), 1.0]
+    assert found.beam_diversity == close((6 + 3 + 2 + 4) / (BEAM_WIDTH * 10))
+    with pytest.raises(ValueError, match="accepted = 2 outside"):
+        summarize([first, whole, change(short, draft_len=1), none], requests(), BEAM_WIDTH, 3)
+    with pytest.raises(ValueError, match="draft_len = 4 outside"):
+        summarize([first, change(whole, draft_len=4)], requests(), BEAM_WIDTH, DRAFT_LEN)
+
+
 def test_position_that_no_step_reached_is_missing_not_zero():
     one = [StepRecord(0, 0.0, 1, 1, 1, 1, 0, 0, ["a"], [4], [0], [1])]
     served = [RequestRecord("a", "none", 1, [1, 2], "length", 0.0, [1.0, 2.0], [1, 1])]

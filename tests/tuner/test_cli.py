@@ -63,6 +63,19 @@ def test_run_prints_the_documented_object(tuner):
     assert report["text_equal_to_baseline"] is True
 
 
+@pytest.mark.parametrize(("batch_size", "drafted"), [(2, 5), (4, 0)])
+def test_auto_settles_the_bounds_and_a_threshold_holds(tuner, tmp_path, batch_size, drafted):
+    config = {"engine": "fake", "draft_len": "auto", "batch_size": batch_size}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"config": config}))
+    done = tuner("run", str(tmp_path / "config.yaml"), "--speculate-up-to", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    bounds = report["draft_len_min"], report["draft_len"], report["speculate_up_to"]
+    assert bounds == (1, 5, 2)
+    assert report["draft_len_mean"] == drafted
+    assert (report["path_acceptance_rate"] is None) == (drafted == 0)
+
+
 def test_a_sweep_is_judged_exported_and_run_again(tuner, tmp_path):
     space = {"beam_width": [2], "draft_len": [2, 3], "batch_size": [1]}
     load = {"requests": 4, "max_new_tokens": 8}
@@ -93,6 +106,11 @@ def test_a_sweep_is_judged_exported_and_run_again(tuner, tmp_path):
     [
         (["run", *FAKE, "--beam-width", "0"], "beam_width = 0"),
         (["run", *FAKE, "--draft-len", "-1"], "draft_len = -1"),
+        (["run", *FAKE, "--draft-len", "long"], "draft_len = 'long'"),
+        (["run", *FAKE, "--draft-len", "3", "--draft-len-min", "4"], "draft_len_min = 4"),
+        (["run", *FAKE, "--draft-len", "auto", "--draft-len-min", "0"], "draft_len_min = 0"),
+        (["run", *FAKE, "--draft-len", "0", "--speculate-up-to", "2"], "speculate_up_to = 2"),
+        (["run", "--model", "unknown/model", "--draft-len", "auto"], "drafter = None"),
         (["run", *FAKE, "--temperature", "9"], "temperature = 9.0"),
         (["run", *FAKE, "--engine", "vllm"], "engine = 'vllm': use one of redrafter, fake"),
         (["run", *FAKE, "--workload", "nothing.jsonl"], "workload = 'nothing.jsonl'"),

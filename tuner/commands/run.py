@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from profiles.errors import ProfilesError
 from profiles.records import TrialConfig, TrialResult, TrialState, WorkloadSpec
 from profiles.store import RunFolder
+from tuner.commands.auto_draft_len import settle_draft_len
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -37,7 +38,14 @@ def run(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     beam_width: Annotated[int | None, typer.Option(help="Beams the drafter keeps.")] = None,
     draft_len: Annotated[
-        int | None, typer.Option(help="Tokens drafted per beam; 0 is no speculation.")
+        str | None,
+        typer.Option(help="Tokens drafted per beam; 0: no speculation; auto: as many as pay."),
+    ] = None,
+    draft_len_min: Annotated[
+        int | None, typer.Option(help="Let every step draft from so many tokens to draft-len.")
+    ] = None,
+    speculate_up_to: Annotated[
+        int | None, typer.Option(help="Draft only while at most so many requests run.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Requests served at once.")] = None,
     quantization: Annotated[str | None, typer.Option(help="fp32, bf16, fp16.")] = None,
@@ -74,7 +82,9 @@ def run(
         "draft_vocab_size": draft_vocab_size,
         "device": device,
         "beam_width": beam_width,
-        "draft_len": draft_len,
+        "draft_len": _number(draft_len),
+        "draft_len_min": draft_len_min,
+        "speculate_up_to": speculate_up_to,
         "batch_size": batch_size,
         "quantization": quantization,
         "kv_cache_dtype": kv_cache_dtype,
@@ -112,9 +122,15 @@ def read_run_config(
     spec = {**document.get("workload", {}), **{k: v for k, v in load.items() if v is not None}}
     source = str(path) if path else "the command line"
     try:
-        return TrialConfig.model_validate(config), WorkloadSpec.model_validate(spec)
+        trial = TrialConfig.model_validate(settle_draft_len(config))
+        return trial, WorkloadSpec.model_validate(spec)
     except ValidationError as error:
         raise bad_field(error, source) from error
+
+
+def _number(text: str | None) -> int | str | None:
+    """Return a number as one; what else there is, is judged with the config."""
+    return int(text) if text and text.lstrip("-").isdecimal() else text
 
 
 def _measure(

@@ -86,6 +86,15 @@ class Engine(ABC):
 
         return HFTokenizer(resolve_model(config.model))
 
+    @classmethod
+    def longest_draft(cls, config: TrialConfig) -> int | None:
+        """Return the draft length that the drafter of `config` was trained for; None: any.
+
+        Raises:
+            BadInput: a drafter that cannot be found or read.
+        """
+        return None
+
     @abstractmethod
     def prepare(
         self, config: TrialConfig, max_seq_len: int, on_progress: Progress | None = None

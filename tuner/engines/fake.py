@@ -189,16 +189,15 @@ class FakeEngine(Engine):
 
     def _step(self, running: list[_Place], joining: list[_Place]) -> StepRecord:
         assert self._config
-        width, length, t = self._config.beam_width, self._config.draft_len, self._timings
+        width, length, t = self._config.beam_width, self._draft_len(len(running)), self._timings
         cells = width * length
         nodes = 1 + max(length, round(cells * (1 - t.shared_prefix))) if length else 1
-        drafting = length if running else 0
         prompt_tokens = sum(len(p.request.prompt_token_ids) for p in joining)
         rows = nodes * len(running) + len(joining)
         record = StepRecord(
             index=self._steps,
             start_s=self._now_s,
-            draft_ms=drafting * (t.draft_ms + t.beam_ms * (width * len(running) - 1)),
+            draft_ms=length * (t.draft_ms + t.beam_ms * (width * len(running) - 1)),
             verify_ms=t.base_ms + t.row_ms * (rows - 1) + t.prompt_token_ms * prompt_tokens,
             accept_ms=0.1,
             host_ms=t.host_ms,
@@ -206,8 +205,9 @@ class FakeEngine(Engine):
             context_tokens=prompt_tokens,
             request_ids=[p.request.id for p in running],
             tree_nodes=[nodes] * len(running),
-            accepted=[self._accepted(p) for p in running],
+            accepted=[self._accepted(p, length) for p in running],
             kv_used_bytes=self._kv_bytes(),
+            draft_len=length,
         )
         self._steps += 1
         self._now_s += record.total_ms / 1e3
@@ -219,10 +219,16 @@ class FakeEngine(Engine):
             place.commit(1, self._now_s)
         return record
 
-    def _accepted(self, place: _Place) -> int:
+    def _draft_len(self, running: int) -> int:
+        """Draft as far as is allowed: these timings do not move."""
+        assert self._config
+        most = self._config.speculate_up_to
+        return self._config.draft_len if 0 < running <= (most or running) else 0
+
+    def _accepted(self, place: _Place, draft_len: int) -> int:
         """Accept drafts one by one, the chance rising with the beams."""
         assert self._config
-        for k in range(self._config.draft_len):
+        for k in range(draft_len):
             table = self._timings.acceptance
             chance = 1 - (1 - table[min(k, len(table) - 1)]) ** (
                 1 + 0.2 * (self._config.beam_width - 1)
@@ -230,7 +236,7 @@ class FakeEngine(Engine):
             draw = _hash(place.request.prompt_token_ids, 7919 * (len(place.output) + k) + 1)
             if draw % 10_000 >= 10_000 * chance:
                 return k
-        return self._config.draft_len
+        return draft_len
 
 
 def _hash(prompt: tuple[int, ...], salt: int) -> int:

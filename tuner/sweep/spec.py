@@ -35,6 +35,8 @@ class SearchSpace(Record):
 
     beam_width: Annotated[list[_Width], Field(min_length=1)] = [1, 2, 4, 8]
     draft_len: Annotated[list[_Length], Field(min_length=1)] = [2, 3, 4, 5]
+    draft_len_min: Annotated[list[_Length | None], Field(min_length=1)] = [None]
+    speculate_up_to: Annotated[list[_Batch | None], Field(min_length=1)] = [None]
     batch_size: Annotated[list[_Batch], Field(min_length=1)] = [1, 4]
     quantization: Annotated[list[Precision | None], Field(min_length=1)] = [None]
     kv_cache_dtype: Annotated[list[KVCacheDtype], Field(min_length=1)] = ["auto"]
@@ -72,7 +74,8 @@ class SweepSpec(Record):
     def config(self, **knobs: Any) -> TrialConfig:
         """Return the trial config of one point, without the knobs that mean nothing there."""
         fixed = {"engine": self.engine, "model": self.model, "device": self.device}
-        config = TrialConfig.model_validate({"drafter": self.drafter, **fixed, **knobs})
+        knobs = {"drafter": self.drafter, **fixed, **_binding(knobs)}
+        config = TrialConfig.model_validate(knobs)
         if is_retrieval(config.drafter):
             config = config.model_copy(update={"draft_vocab_size": None})
         return config.baseline() if config.draft_len == 0 else config
@@ -88,6 +91,18 @@ class SweepSpec(Record):
         knobs = self.knobs
         points = (dict(zip(knobs, p, strict=True)) for p in itertools.product(*knobs.values()))
         yield from dict.fromkeys(self.config(**point) for point in points)
+
+
+def _binding(knobs: dict[str, Any]) -> dict[str, Any]:
+    """Drop the bounds that bind nothing, so that configs which do the same are equal."""
+    never_bound = {"draft_len_min": "draft_len", "speculate_up_to": "batch_size"}
+    idle = [
+        bound
+        for bound, knob in never_bound.items()
+        if (value := knobs.get(bound)) is not None
+        and (knobs["draft_len"] == 0 or value >= knobs[knob])
+    ]
+    return knobs | dict.fromkeys(idle)
 
 
 def value_of(result: TrialResult, objective: Objective) -> float | None:

@@ -18,6 +18,8 @@ def collapsing_beams(evidence: Evidence) -> list[Finding]:
     metrics, config = evidence.speculated, evidence.result.config
     if metrics is None or metrics.beam_diversity is None or evidence.is_shape_only:
         return []
+    if config.adaptive:  # its trees belong to drafts of several lengths
+        return []
     width, draft_len = config.beam_width, config.draft_len
     room = (width - 1) * (draft_len - 1)
     if room == 0:

@@ -13,6 +13,7 @@ from tuner.engines.base import Request
 from tuner.engines.redrafter import decode, prefill
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
 from tuner.engines.redrafter.decode import DecodeLoop
+from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.engines.redrafter.kv_cache import KVCache
@@ -147,7 +148,7 @@ def test_static_shapes_with_idle_rows(tiny_llama, tmp_path, monkeypatch, beam_wi
     monkeypatch.setattr(decode, "PADDED_SIZES", (4, 8))
     monkeypatch.setattr(decode, "PROMPT_TOKENS_PER_STEP", 12)  # and several steps
     method = RecurrentDraft(drafter, model.embed_tokens)
-    loop = DecodeLoop(model, method, cache, beam_width, draft_len, 6, 64, static=True)
+    loop = DecodeLoop(model, method, cache, beam_width, DraftLength(draft_len), 6, 64, static=True)
     loop.capture(sampled=False)
     shapes = set()
     run = loop.generation_steps.run

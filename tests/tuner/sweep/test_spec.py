@@ -57,6 +57,26 @@ def test_an_fp8_kv_cache_is_measured_against_its_own_baseline():
     assert spec.baselines()[1].describe() == "no speculation, batch 2, fp8 KV cache"
 
 
+def test_bounds_that_bind_nothing_make_no_config_of_their_own():
+    space = SearchSpace(
+        beam_width=[2],
+        draft_len=[2, 4],
+        draft_len_min=[None, 1, 3],
+        speculate_up_to=[None, 2],
+        batch_size=[1, 4],
+    )
+    points = list(SweepSpec(space=space).points())
+    found = {(p.draft_len, p.draft_len_min, p.speculate_up_to, p.batch_size) for p in points}
+    lengths = [(2, None), (2, 1), (4, None), (4, 1), (4, 3)]
+    loads = [(None, 1), (None, 4), (2, 4)]
+    assert len(points) == len(found) == 15
+    assert found == {(*length, *load) for length in lengths for load in loads}
+    assert SweepSpec(space=space).baselines() == SweepSpec().baselines()
+    assert SweepSpec().config(draft_len=0, draft_len_min=1, batch_size=4, speculate_up_to=2) == (
+        SweepSpec().config(draft_len=0, batch_size=4)
+    )
+
+
 def test_a_config_is_described_by_what_was_chosen():
     config = TrialConfig(drafter="/a/folder/", draft_vocab_size=512, quantization="fp32")
     words = "beam width 4, draft length 4, batch 1"
@@ -65,6 +85,10 @@ def test_a_config_is_described_by_what_was_chosen():
     assert TrialConfig(drafter="retrieval").describe() == f"{words}, retrieval"
     assert TrialConfig(drafter="retrieval:/a/b.txt").describe() == f"{words}, retrieval:b.txt"
     assert config.baseline().describe() == "no speculation, batch 1, fp32"
+    moving = TrialConfig(draft_len=5, draft_len_min=1, speculate_up_to=8, batch_size=16)
+    words = "beam width 4, draft length 1 to 5, batch 16, no drafts for more than 8 at once"
+    assert moving.describe() == words
+    assert moving.baseline() == TrialConfig(batch_size=16).baseline()
 
 
 @pytest.mark.parametrize(

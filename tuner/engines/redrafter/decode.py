@@ -18,6 +18,7 @@ from torch import Tensor
 from profiles.records import RequestRecord, StepRecord
 from tuner.engines.base import Request
 from tuner.engines.redrafter.clock import PhaseClock
+from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.generation import Generation, StepShape
 from tuner.engines.redrafter.graphs import Eager, Graphs, Runner
@@ -38,6 +39,7 @@ class Launched:
     clock: PhaseClock
     context_tokens: int  # of prompts that are read
     ends: list[tuple[Tensor, Tensor]]  # first token and context of prompts that are read to the end
+    draft_len: int
     generated: Tensor | None  # what the generation step gives
 
 
@@ -64,16 +66,17 @@ class DecodeLoop:
         method: DraftMethod | None,
         cache: KVCache,
         beam_width: int,
-        draft_len: int,
+        draft_length: DraftLength,
         batch_size: int,
         max_seq_len: int,
         static: bool | None = None,
     ) -> None:
         self.cache, self.max_seq_len = cache, max_seq_len
-        self.room = 1 + beam_width * draft_len
+        longest = draft_length.longest
+        self.draft_length, self.room = draft_length, 1 + beam_width * longest
         self.device = cache.data.device
         self.static = self.device.type == "cuda" if static is None else static
-        self.method = method if draft_len > 0 else None
+        self.method = method if longest > 0 else None
         taps = len(self.method.context_layers) if self.method else 0
         self.rows = Rows(
             batch_size,
@@ -82,7 +85,7 @@ class DecodeLoop:
             self.device,
             cache.dtype,
         )
-        self.generation = Generation(model, self.method, cache, self.rows, beam_width, draft_len)
+        self.generation = Generation(model, self.method, cache, self.rows, beam_width, longest)
         self.prefill = Prefill(
             model,
             cache,
@@ -141,17 +144,24 @@ class DecodeLoop:
         clock = PhaseClock(self.device)
         read_before = sum(s.read for s in self.joining)
         ends = self._read_prompts(clock)
-        generated = self._generate(clock) if len(self.rows) else None
+        read = sum(s.read for s in self.joining) - read_before
+        draft_len, generated = 0, None
+        if running := self.rows.sequences:
+            draft_len = self.draft_length.choose([s.accepted for s in running])
+            generated = self._generate(clock, draft_len)
         clock.begin("host")
-        return Launched(clock, sum(s.read for s in self.joining) - read_before, ends, generated)
+        return Launched(clock, read, ends, draft_len, generated)
 
     @torch.inference_mode()
     def _finish(self, launched: Launched) -> tuple[StepRecord, list[Sequence]]:
         """Commit what a step gave; return its record and the requests that it finished."""
         clock, ends = launched.clock, launched.ends
         outcome = self._read_back(launched.generated, [token for token, _ in ends])
-        record = self._record(clock, outcome, launched.context_tokens)
+        record = self._record(launched, outcome)
         now = time.perf_counter()
+        if launched.draft_len:
+            for sequence, accepted in zip(self.rows.sequences, outcome.accepted, strict=True):
+                sequence.accepted.append(accepted)
         for sequence, tokens in zip(self.rows.sequences, outcome.tokens, strict=True):
             record.committed.append(sequence.commit(tokens, now))
         joined, self.joining = self.joining[: len(ends)], self.joining[len(ends) :]
@@ -192,27 +202,28 @@ class DecodeLoop:
             ends.append((token.clone(), sequence.context[-1:]))
         return ends
 
-    def _generate(self, clock: PhaseClock) -> Tensor:
-        """Run one generation step over the running rows."""
+    def _generate(self, clock: PhaseClock, draft_len: int) -> Tensor:
+        """Run one generation step that drafts `draft_len` tokens over the running rows."""
         running = self.rows.sequences
         sampled = any(s.request.temperature for s in running)
         if self.static:
-            shape = self._static_shape(len(running), sampled)
+            shape = self._static_shape(len(running), sampled, draft_len)
         else:
-            shape = StepShape(len(running), max(s.kv_len for s in running), None, sampled)
-        if self.method is not None and not self.method.graph_safe:
+            context = max(s.kv_len for s in running)
+            shape = StepShape(len(running), context, None, sampled, draft_len)
+        if self.method is not None and not self.method.graph_safe and draft_len > 0:
             clock.begin("draft")
-            self._draft_on_host(self.method)
+            self._draft_on_host(self.method, draft_len)
         return self.generation_steps.run(shape, clock.begin)
 
-    def _draft_on_host(self, method: DraftMethod) -> None:
+    def _draft_on_host(self, method: DraftMethod, draft_len: int) -> None:
         running = len(self.rows)
-        self.generation.beams[:running] = method.propose(
+        self.generation.beams[:running, :, : 1 + draft_len] = method.propose(
             torch.tensor([s.place for s in self.rows.sequences]),
             self.rows.true_token[:running],
             self.rows.context[:running],
             self.generation.beam_width,
-            self.generation.draft_len,
+            draft_len,
         )
 
     def _newest(self, before: Tensor | None, read: Tensor) -> Tensor:
@@ -244,20 +255,23 @@ class DecodeLoop:
             self.method.leave(sequence.place)
 
     def capture(self, sampled: bool) -> None:
-        """Prepare for every number of running requests, so that no step has to."""
+        """Prepare for every number of running requests and length, so that no step has to."""
         if self.static:
             for running in range(1, self.rows.places + 1):
-                self.generation_steps.capture(self._static_shape(running, sampled))
+                for draft_len in self.draft_length.possible(running):
+                    shape = self._static_shape(running, sampled, draft_len)
+                    self.generation_steps.capture(shape)
             for size in PADDED_SIZES:
                 self.prefill_chunks.capture(ChunkShape(size, False, sampled))
 
-    def _static_shape(self, running: int, sampled: bool) -> StepShape:
-        """Return a shape that serves `running` requests of any length and any tree.
+    def _static_shape(self, running: int, sampled: bool, draft_len: int) -> StepShape:
+        """Return a shape that serves `running` requests of any length and any tree of the draft.
 
         Its rows are a power of two, or every place there is.
         """
         rows = min(1 << (running - 1).bit_length(), self.rows.places)
-        return StepShape(rows, self.rows.capacity - self.room, self.room, sampled)
+        nodes = 1 + self.generation.beam_width * draft_len
+        return StepShape(rows, self.rows.capacity - self.room, nodes, sampled, draft_len)
 
     def _read_back(self, generated: Tensor | None, firsts: list[Tensor]) -> Outcome:
         """Bring everything that the step gave to the host in one copy."""
@@ -272,7 +286,8 @@ class DecodeLoop:
             firsts=flat[len(flat) - len(firsts) :],
         )
 
-    def _record(self, clock: PhaseClock, outcome: Outcome, context_tokens: int) -> StepRecord:
+    def _record(self, launched: Launched, outcome: Outcome) -> StepRecord:
+        clock = launched.clock
         phase_ms = clock.durations_ms()
         return StepRecord(
             index=self.steps,
@@ -284,10 +299,11 @@ class DecodeLoop:
             accept_ms=phase_ms.get("accept", 0.0),
             host_ms=0.0,
             context_requests=len(self.joining),
-            context_tokens=context_tokens,
+            context_tokens=launched.context_tokens,
             request_ids=[s.request.id for s in self.rows.sequences],
             tree_nodes=outcome.tree_nodes,
             accepted=outcome.accepted,
+            draft_len=launched.draft_len,
             kv_used_bytes=self.cache.used_bytes,
         )
 
@@ -304,5 +320,11 @@ class DecodeLoop:
             )
         blocks = self.cache.pool.take(blocks_for(prompt + new + self.room))
         assert blocks is not None, "the cache is sized for batch_size sequences of max_seq_len"
-        place = self.free_places.pop()
-        return Sequence(request, blocks, self.cache.slots_of(blocks), time.perf_counter(), place)
+        return Sequence(
+            request,
+            blocks,
+            self.cache.slots_of(blocks),
+            time.perf_counter(),
+            self.free_places.pop(),
+            self.draft_length.unseen(),
+        )

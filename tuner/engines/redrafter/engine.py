@@ -16,7 +16,9 @@ from profiles.records import MemorySplit, RequestRecord, StepRecord, TrialConfig
 from tuner.engines.base import Engine, Prepared, Progress, Request, Support
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.decode import DecodeLoop
+from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
+from tuner.engines.redrafter.drafters.needs import trained_draft_len
 from tuner.engines.redrafter.kv_cache import KVCache, kept_dtype
 from tuner.engines.redrafter.linear import (
     DEFAULT_PRECISION,
@@ -58,7 +60,7 @@ class RedrafterEngine(Engine):
         self._loaded_model: tuple[str, Compute] | None = None
         self._loaded_drafter: tuple[str, int | None, Compute] | None = None
         self._reserved = (0, 0)  # places and positions that the drafter has room for
-        self._loops: dict[tuple[DraftMethod | None, int, int, int, int], DecodeLoop] = {}
+        self._loops: dict[tuple[DraftMethod | None, int, DraftLength, int, int], DecodeLoop] = {}
         self._loop: DecodeLoop | None = None
         self._config: TrialConfig | None = None
 
@@ -77,6 +79,11 @@ class RedrafterEngine(Engine):
             precisions=(*DTYPES, *(p for p in QUANTIZED if p not in unable)),
             refused_precisions=unable,
         )
+
+    @classmethod
+    def longest_draft(cls, config: TrialConfig) -> int | None:
+        """Read it from the drafter's config.json."""
+        return trained_draft_len(_drafter_name(config))
 
     def prepare(
         self, config: TrialConfig, max_seq_len: int, on_progress: Progress | None = None
@@ -188,7 +195,8 @@ class RedrafterEngine(Engine):
         """Return the loop of `config`, with its graphs where it ran before."""
         cache = self._cache
         assert cache is not None
-        sizes = config.beam_width, config.draft_len, config.batch_size, max_seq_len
+        length = DraftLength(config.draft_len, config.draft_len_min, config.speculate_up_to)
+        sizes = config.beam_width, length, config.batch_size, max_seq_len
         key = drafter if config.draft_len else None, *sizes
         if key not in self._loops:
             if len(self._loops) == LOOPS_KEPT:

@@ -31,10 +31,11 @@ class StepShape:
     context: int  # longest context that attention covers
     nodes: int | None  # room of every tree; None: what the largest tree needs
     sampled: bool  # some row has a temperature
+    draft_len: int
 
 
 class Generation:
-    """The step of one (beam_width, draft_len) on `rows`."""
+    """Steps of one beam width and up to `longest_draft` drafted tokens on `rows`."""
 
     def __init__(
         self,
@@ -43,23 +44,24 @@ class Generation:
         cache: KVCache,
         rows: Rows,
         beam_width: int,
-        draft_len: int,
+        longest_draft: int,
     ) -> None:
         self.model, self.method, self.cache, self.rows = model, method, cache, rows
-        self.beam_width, self.draft_len = beam_width, draft_len
+        self.beam_width = beam_width
         self.context_layers = method.context_layers if method else ()
         # What a method that drafts on the host proposed; what one that looks back is to be told.
-        self.beams = rows.true_token.new_zeros(rows.places, beam_width, 1 + draft_len)
+        self.beams = rows.true_token.new_zeros(rows.places, beam_width, 1 + longest_draft)
         remembered = rows.places if method and method.context_window else 0
-        self.chosen_from = rows.context.new_zeros(remembered, 1 + draft_len, rows.context.shape[1])
+        sizes = remembered, 1 + longest_draft, rows.context.shape[1]
+        self.chosen_from = rows.context.new_zeros(sizes)
         self.generator = torch.Generator(cache.data.device)
 
     def run(self, shape: StepShape, begin: BeginPhase) -> Tensor:
         """Run one step over the first `shape.rows` rows, calling `begin` as each phase starts.
 
         Returns:
-            [rows, 2 + L] integers, L = 1 + draft_len: accepted drafted tokens, tree nodes, and the
-            accepted tokens followed by the extra one; entries after that are leftovers.
+            [rows, 2 + L] integers, L = 1 + draft_len of the shape: accepted drafted tokens, tree
+            nodes, and the accepted tokens followed by the extra one; leftovers after that.
         """
         tree = self._draft(shape, begin)
         choice, context = self._verify(tree, shape)
@@ -73,11 +75,11 @@ class Generation:
     def _draft(self, shape: StepShape, begin: BeginPhase) -> DraftTree:
         """Return the trees to verify, in the phase that verifies them."""
         true_token = self.rows.true_token[: shape.rows]
-        if self.draft_len == 0:
+        if shape.draft_len == 0:
             begin("verify")
             return root_only(true_token)
         assert self.method is not None, "draft_len > 0 needs a drafter"
-        beams = self.beams[: shape.rows]
+        beams = self.beams[: shape.rows, :, : 1 + shape.draft_len]
         if self.method.graph_safe:
             begin("draft")
             beams = self.method.propose(
@@ -85,7 +87,7 @@ class Generation:
                 true_token,
                 self.rows.context[: shape.rows],
                 self.beam_width,
-                self.draft_len,
+                shape.draft_len,
             )
         begin("tree")
         tree = build_tree(beams, shape.nodes)
@@ -129,9 +131,9 @@ class Generation:
         rows = self.rows
         rows.true_token[:batch] = accepted.tokens.gather(1, last).squeeze(1)
         rows.kv_len[:batch] += accepted.length + 1
-        if self.draft_len > 0:
+        if self.method is not None:  # also without a draft: the next step may have one
             node = accepted.path.gather(1, last).unsqueeze(-1).expand(-1, -1, context.shape[-1])
             rows.context[:batch] = context.gather(1, node).squeeze(1)
         if len(self.chosen_from):
             node = accepted.path.unsqueeze(-1).expand(-1, -1, context.shape[-1])
-            self.chosen_from[:batch] = context.gather(1, node)
+            self.chosen_from[:batch, : node.shape[1]] = context.gather(1, node)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from profiles.records import FinishReason, RequestRecord
 from tuner.engines.base import Request
+from tuner.engines.redrafter.draft_length import Accepted
 
 
 @dataclass(slots=True)
@@ -19,6 +20,7 @@ class Sequence:
     slots: Tensor  # slot of every position it may reach
     arrival_s: float
     place: int  # where the draft method keeps it
+    accepted: Accepted  # what tells how far to draft
     read: int = 0  # prompt tokens whose keys and values are in the cache
     context: Tensor | None = None  # [K, context_size] of the newest K positions of the prompt
     output: list[int] = field(default_factory=list)

@@ -13,6 +13,7 @@ from tests.tuner.engines.drafters.test_walk import METHODS
 from tests.tuner.engines.tiny import VOCAB
 from tuner.engines.base import Request
 from tuner.engines.redrafter import decode, prefill
+from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.walk import read_text, walk
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.engines.redrafter.kv_cache import KVCache
@@ -67,7 +68,7 @@ def test_static_shapes_with_prompts_in_chunks(tiny, monkeypatch, kind):
     method = tiny.load(kind)
     method.reserve(3, 64)
     cache = KVCache(tiny.base.config, 20, torch.device("cpu"), torch.float32)
-    loop = decode.DecodeLoop(tiny.base, method, cache, 4, 4, 3, 48, static=True)
+    loop = decode.DecodeLoop(tiny.base, method, cache, 4, DraftLength(4), 3, 48, static=True)
     requests = [
         Request(f"{i} {again}", tuple(prompt), NEW_TOKENS)
         for again in range(2)

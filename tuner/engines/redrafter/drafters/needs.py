@@ -52,6 +52,18 @@ def drafter_needs(
     return _local_attention(folder, config, compute, places, positions)
 
 
+def trained_draft_len(drafter: str) -> int | None:
+    """Return the draft length that `drafter` was trained for; None: any. Raises BadInput."""
+    if is_retrieval(drafter):
+        return None
+    folder = resolve_model(drafter)
+    kind = kind_of(folder)
+    if kind in SUPPORTED_ARCHITECTURES:
+        return None
+    recurrent = folder / "recurrent" if kind == LOCAL_ATTENTION else folder
+    return read_drafter_config(recurrent).trained_draft_len
+
+
 def _config(folder: Path, base: LlamaConfig, draft_vocab_size: int | None) -> DrafterConfig:
     """Read the config and cut its vocabulary to what `base` and the trial have."""
     config = read_drafter_config(folder)
