@@ -29,6 +29,8 @@ _Batch = Annotated[int, Field(ge=1, le=1024)]
 _Drafter = Annotated[str, Field(min_length=1)]
 _Vocabulary = Annotated[int, Field(ge=1)]
 
+_BOUNDS = {"draft_len_min": "draft_len", "speculate_up_to": "batch_size"}  # and what they bind
+
 
 class SearchSpace(Record):
     """The values of every knob. No speculation (draft_len 0) is always part of the space."""
@@ -95,10 +97,9 @@ class SweepSpec(Record):
 
 def _binding(knobs: dict[str, Any]) -> dict[str, Any]:
     """Drop the bounds that bind nothing, so that configs which do the same are equal."""
-    never_bound = {"draft_len_min": "draft_len", "speculate_up_to": "batch_size"}
     idle = [
         bound
-        for bound, knob in never_bound.items()
+        for bound, knob in _BOUNDS.items()
         if (value := knobs.get(bound)) is not None
         and (knobs["draft_len"] == 0 or value >= knobs[knob])
     ]

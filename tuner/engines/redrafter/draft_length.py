@@ -26,11 +26,11 @@ class DraftLength:
     up_to: int | None = None  # None: whatever number runs
 
     def unseen(self) -> Accepted:
-        """Return the record of a request of which nothing is known: as if all were accepted."""
+        """Return the record of a request of which nothing is known: as if all was accepted."""
         return deque([self.longest] * REMEMBERED_STEPS, maxlen=REMEMBERED_STEPS)
 
     def choose(self, accepted: Sequence[Accepted]) -> int:
-        """Return the length of the next step of requests with these records, one at least."""
+        """Return the length of the next step of the requests, one or more, with these records."""
         possible = self.possible(len(accepted))
         mean = sum(map(sum, accepted)) / (REMEMBERED_STEPS * len(accepted))
         return min(max(math.ceil(mean) + 1, possible[0]), possible[-1])
