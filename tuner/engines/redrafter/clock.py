@@ -32,6 +32,11 @@ def annotated_phases(open_range: OpenRange) -> Iterator[None]:
         _open_range = None
 
 
+def annotating() -> bool:
+    """Whether ranges are opened, which must close in the order of the steps."""
+    return _open_range is not None
+
+
 class PhaseClock:
     """Marks where the phases of one step begin; the step begins when the clock is made.
 

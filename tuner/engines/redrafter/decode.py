@@ -2,8 +2,10 @@
 
 `DecodeLoop.serve` is the heart of the engine. Every step reads prompts that join, runs one
 generation step over everything that runs, and brings what both gave to the host in one read back.
-The next step is launched as soon as that is committed: what is recorded of a step, and whatever the
-caller does with it, happens while the device is busy with the next one.
+On CUDA the next step is launched before that arrives wherever it is certain to be needed, so that
+the device never waits for the host; a request that a stop token ends is then carried through one
+step too many, whose tokens are dropped. Otherwise the next step is launched before the last one is
+recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from profiles.records import RequestRecord, StepRecord
 from tuner.engines.base import Request
-from tuner.engines.redrafter.clock import PhaseClock
+from tuner.engines.redrafter.clock import PhaseClock, annotating
 from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.generation import Generation, StepShape
@@ -37,17 +39,22 @@ class Launched:
     """A step that the device is working on."""
 
     clock: PhaseClock
+    running: list[Sequence]
+    reading: int  # requests whose prompt is not read to its end
     context_tokens: int  # of prompts that are read
     ends: list[tuple[Tensor, Tensor]]  # first token and context of prompts that are read to the end
+    given: (
+        Tensor  # on the host, once the clock's phases are over: generated rows, then first tokens
+    )
     draft_len: int
-    generated: Tensor | None  # what the generation step gives
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a step gave, on the host."""
 
-    accepted: list[int]  # drafted tokens accepted, by running request
+    running: list[Sequence]  # requests of the step that were not over before it
+    accepted: list[int]  # drafted tokens accepted, by request
     tree_nodes: list[int]
     tokens: list[list[int]]  # accepted tokens and the extra one
     firsts: list[int]  # first token of every prompt that was read
@@ -80,7 +87,8 @@ class DecodeLoop:
         taps = len(self.method.context_layers) if self.method else 0
         self.rows = Rows(
             batch_size,
-            blocks_for(max_seq_len + self.room) * BLOCK,
+            # NOTE: a step too many begins up to `longest` positions past a sequence's end.
+            blocks_for(max_seq_len + longest + self.room) * BLOCK,
             model.config.hidden_size * (1 + taps),
             self.device,
             cache.dtype,
@@ -101,7 +109,7 @@ class DecodeLoop:
             self.prefill_chunks = Graphs(self.prefill.run, (), generator)
         self.joining: list[Sequence] = []
         self.free_places = list(range(batch_size, 0, -1))
-        self.steps = 0
+        self.steps, self.ended_s = 0, 0.0
 
     def serve(
         self, requests: Iterable[Request], seed: int = 0
@@ -113,9 +121,10 @@ class DecodeLoop:
             self._admit(pending)
             launched = self._launch()
             while launched:
+                ahead = self._launch() if self._sure_of_another(launched) else None
                 step, done = self._finish(launched)
                 self._admit(pending)
-                launched = self._launch()
+                launched = ahead or self._launch()
                 yield step
                 yield from (sequence.record() for sequence in done)
         finally:
@@ -142,27 +151,51 @@ class DecodeLoop:
         if not self.joining and not self.rows.sequences:
             return None
         clock = PhaseClock(self.device)
+        running, reading = list(self.rows.sequences), len(self.joining)
         read_before = sum(s.read for s in self.joining)
         ends = self._read_prompts(clock)
-        read = sum(s.read for s in self.joining) - read_before
-        draft_len, generated = 0, None
-        if running := self.rows.sequences:
+        draft_len, parts = 0, [token for token, _ in ends]
+        if running:
             draft_len = self.draft_length.choose([s.accepted for s in running])
-            generated = self._generate(clock, draft_len)
+            parts.insert(0, self._generate(clock, draft_len)[: len(running)].flatten())
+        given = self._bring(parts)
         clock.begin("host")
-        return Launched(clock, read, ends, draft_len, generated)
+        read = sum(s.read for s in self.joining) - read_before
+        return Launched(clock, running, reading, read, ends, given, draft_len)
+
+    def _sure_of_another(self, launched: Launched) -> bool:
+        """Whether a step has to follow `launched` that nothing on the host can change."""
+        if not self.static or self.joining or annotating() or not self._drafts_alone():
+            return False
+        most = 1 + launched.draft_len
+        left = (s.request.max_new_tokens - len(s.output) for s in launched.running)
+        return any(tokens > most for tokens in left)
+
+    def _drafts_alone(self) -> bool:
+        return self.method is None or (self.method.graph_safe and not self.method.remembers)
+
+    def _bring(self, parts: list[Tensor]) -> Tensor:
+        """Begin to copy everything that a step gives to the host, in one piece."""
+        if not parts:
+            return torch.empty(0, dtype=torch.long)
+        given = torch.cat(parts)
+        if not given.is_cuda:
+            return given
+        host = torch.empty(given.shape, dtype=given.dtype, pin_memory=True)
+        return host.copy_(given, non_blocking=True)
 
     @torch.inference_mode()
     def _finish(self, launched: Launched) -> tuple[StepRecord, list[Sequence]]:
         """Commit what a step gave; return its record and the requests that it finished."""
         clock, ends = launched.clock, launched.ends
-        outcome = self._read_back(launched.generated, [token for token, _ in ends])
-        record = self._record(launched, outcome)
+        phase_ms = clock.durations_ms()  # waits for the device
+        outcome = self._outcome(launched)
+        record = self._record(launched, phase_ms, outcome)
         now = time.perf_counter()
         if launched.draft_len:
-            for sequence, accepted in zip(self.rows.sequences, outcome.accepted, strict=True):
+            for sequence, accepted in zip(outcome.running, outcome.accepted, strict=True):
                 sequence.accepted.append(accepted)
-        for sequence, tokens in zip(self.rows.sequences, outcome.tokens, strict=True):
+        for sequence, tokens in zip(outcome.running, outcome.tokens, strict=True):
             record.committed.append(sequence.commit(tokens, now))
         joined, self.joining = self.joining[: len(ends)], self.joining[len(ends) :]
         for sequence, first in zip(joined, outcome.firsts, strict=True):
@@ -175,7 +208,9 @@ class DecodeLoop:
             self._give_back(sequence)
         self.steps += 1
         clock.end()
-        record.host_ms = max(0.0, (time.perf_counter() - clock.start_s) * 1e3 - record.total_ms)
+        ended = time.perf_counter()
+        record.host_ms = max(0.0, (ended - record.start_s) * 1e3 - record.total_ms)
+        self.ended_s = ended
         return record, done
 
     def _read_prompts(self, clock: PhaseClock) -> list[tuple[Tensor, Tensor]]:
@@ -273,34 +308,39 @@ class DecodeLoop:
         nodes = 1 + self.generation.beam_width * draft_len
         return StepShape(rows, self.rows.capacity - self.room, nodes, sampled, draft_len)
 
-    def _read_back(self, generated: Tensor | None, firsts: list[Tensor]) -> Outcome:
-        """Bring everything that the step gave to the host in one copy."""
-        parts = [] if generated is None else [generated.flatten()]
-        flat = torch.cat((*parts, *firsts)).tolist() if parts or firsts else []
-        width = generated.shape[1] if generated is not None else 0
-        rows = [flat[i * width : (i + 1) * width] for i in range(len(self.rows))]
+    def _outcome(self, launched: Launched) -> Outcome:
+        """Take what a step gave apart; requests that were over before it are left out."""
+        flat, firsts = launched.given.tolist(), len(launched.ends)
+        generated = len(flat) - firsts
+        width = generated // len(launched.running) if launched.running else 0
+        rows = [
+            (sequence, flat[i * width : (i + 1) * width])
+            for i, sequence in enumerate(launched.running)
+            if not sequence.finish_reason
+        ]
         return Outcome(
-            accepted=[row[0] for row in rows],
-            tree_nodes=[row[1] for row in rows],
-            tokens=[row[2 : 3 + row[0]] for row in rows],
-            firsts=flat[len(flat) - len(firsts) :],
+            running=[sequence for sequence, _ in rows],
+            accepted=[row[0] for _, row in rows],
+            tree_nodes=[row[1] for _, row in rows],
+            tokens=[row[2 : 3 + row[0]] for _, row in rows],
+            firsts=flat[generated:],
         )
 
-    def _record(self, launched: Launched, outcome: Outcome) -> StepRecord:
-        clock = launched.clock
-        phase_ms = clock.durations_ms()
+    def _record(
+        self, launched: Launched, phase_ms: dict[str, float], outcome: Outcome
+    ) -> StepRecord:
         return StepRecord(
             index=self.steps,
-            start_s=clock.start_s,
+            start_s=max(launched.clock.start_s, self.ended_s),  # a step ahead starts after the last
             prefill_ms=phase_ms.get("prefill", 0.0),
             draft_ms=phase_ms.get("draft", 0.0),
             tree_ms=phase_ms.get("tree", 0.0),
             verify_ms=phase_ms.get("verify", 0.0),
             accept_ms=phase_ms.get("accept", 0.0),
             host_ms=0.0,
-            context_requests=len(self.joining),
+            context_requests=launched.reading,
             context_tokens=launched.context_tokens,
-            request_ids=[s.request.id for s in self.rows.sequences],
+            request_ids=[s.request.id for s in outcome.running],
             tree_nodes=outcome.tree_nodes,
             accepted=outcome.accepted,
             draft_len=launched.draft_len,

@@ -29,8 +29,8 @@ _WORD = 8  # bytes of a token id, a slot, a length
 
 
 def positions_needed(config: TrialConfig, max_seq_len: int) -> int:
-    """Return the positions of a sequence of `max_seq_len` tokens with a draft behind it."""
-    return max_seq_len + 1 + config.beam_width * config.draft_len
+    """Return the positions of a sequence of `max_seq_len` tokens and of a step past its end."""
+    return max_seq_len + 1 + (config.beam_width + 1) * config.draft_len
 
 
 def blocks_needed(config: TrialConfig, max_seq_len: int) -> int:

@@ -164,7 +164,8 @@ def test_a_wrong_drafter_ends_at_the_shortest_draft(tiny, static, batch):
     assert [texts[str(i)] for i in range(3)] == [answer for _, answer in tiny.pairs]
     lengths = [step.draft_len for step in steps if "0" in step.request_ids]
     assert lengths[0] == 5 and lengths == sorted(lengths, reverse=True)
-    assert set(lengths[REMEMBERED_STEPS:]) == {1}
+    # NOTE: a step may be launched before the last one is read back.
+    assert set(lengths[REMEMBERED_STEPS + 1 :]) == {1}
 
 
 @pytest.mark.parametrize("static", [False, True])
