@@ -54,7 +54,7 @@ class Window:
 
     def _serve(self, engine: Engine, requests: Sequence[Request], seed: int) -> Served:
         served = Served([], [])
-        records = engine.serve(requests, seed)
+        records = engine.serve(requests, seed, ahead=False)
         if not self._reads_prompts:
             _keep(served, records, until=lambda step: not step.context_requests)
         before = len(served.steps)

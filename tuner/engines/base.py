@@ -111,11 +111,12 @@ class Engine(ABC):
 
     @abstractmethod
     def serve(
-        self, requests: Iterable[Request], seed: int = 0
+        self, requests: Iterable[Request], seed: int = 0, ahead: bool = True
     ) -> Iterator[StepRecord | RequestRecord]:
         """Serve `requests`, at most `batch_size` at once, yielding records as they come.
 
-        `seed` fixes what is sampled at temperature > 0.
+        `seed` fixes what is sampled at temperature > 0. With `ahead` a step may begin before the
+        record of the last one is taken; without, what the caller does in between is between them.
 
         Requests are taken in order and join as soon as a place is free. Every request gives
         exactly one RequestRecord, after the StepRecord of the step that finished it.

@@ -141,9 +141,9 @@ class FakeEngine(Engine):
         return Prepared(cost_s=0.0, device="fake", precision=precision, compute="recorded timings")
 
     def serve(
-        self, requests: Iterable[Request], seed: int = 0
+        self, requests: Iterable[Request], seed: int = 0, ahead: bool = True
     ) -> Iterator[StepRecord | RequestRecord]:
-        """Play the timings back."""
+        """Play the timings back, a step for every record that is taken."""
         assert self._config, "prepare comes first"
         pending = iter(requests)
         running: list[_Place] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import time
 from itertools import pairwise
 
 import pytest
@@ -13,7 +13,6 @@ from tests.tuner.engines.test_greedy_equality import generate, prompts
 from tests.tuner.engines.tiny import save_tiny_drafter
 from tuner.engines.base import Request
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
-from tuner.engines.redrafter.clock import annotated_phases
 from tuner.engines.redrafter.decode import DecodeLoop
 from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
@@ -105,10 +104,14 @@ def test_texts_end_where_they_must(tiny_llama, tmp_path, beam_width, draft_lengt
     assert all(a.start_s < b.start_s for a, b in pairwise(steps))
 
 
-def test_a_profiler_sees_the_steps_one_by_one(tiny_llama, tmp_path):
+def test_a_step_may_have_to_wait_until_the_last_record_was_taken(tiny_llama, tmp_path):
     loop = make_loop(tiny_llama, tmp_path, 2, DraftLength(2), 2, 64)
-    with annotated_phases(lambda name: nullcontext()):
-        list(loop.serve([Request(str(i), p, NEW) for i, p in enumerate(prompts(3))]))
+    taken_s = 0.0
+    requests = [Request(str(i), p, NEW) for i, p in enumerate(prompts(3))]
+    for record in loop.serve(requests, ahead=False):
+        if isinstance(record, StepRecord):
+            assert record.start_s > taken_s
+        taken_s = time.perf_counter()
     assert loop.ahead == 0
 
 

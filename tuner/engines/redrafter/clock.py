@@ -5,7 +5,8 @@ at the borders and read after the step's one read back, so that timing waits for
 step that reads a part of a prompt and nothing else has no read back; there the clock waits.
 
 While a profiler is attached, `annotated_phases` also opens a range of its own around every step and
-every phase, so that a capture can say which phase launched what.
+every phase, so that a capture can say which phase launched what. Ranges close in order, so no step
+may then begin ahead of the last one's end.
 """
 
 from __future__ import annotations
@@ -30,11 +31,6 @@ def annotated_phases(open_range: OpenRange) -> Iterator[None]:
         yield
     finally:
         _open_range = None
-
-
-def annotating() -> bool:
-    """Whether ranges are opened, which must close in the order of the steps."""
-    return _open_range is not None
 
 
 class PhaseClock:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from profiles.records import RequestRecord, StepRecord
 from tuner.engines.base import Request
-from tuner.engines.redrafter.clock import PhaseClock, annotating
+from tuner.engines.redrafter.clock import PhaseClock
 from tuner.engines.redrafter.draft_length import DraftLength
 from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.generation import Generation, StepShape
@@ -112,21 +112,24 @@ class DecodeLoop:
         self.steps, self.ended_s = 0, 0.0
 
     def serve(
-        self, requests: Iterable[Request], seed: int = 0
+        self, requests: Iterable[Request], seed: int = 0, ahead: bool = True
     ) -> Iterator[StepRecord | RequestRecord]:
-        """Serve `requests` as places become free; `seed` fixes what is sampled."""
+        """Serve `requests` as places become free; see `Engine.serve`."""
         self.generation.generator.manual_seed(seed)
         self.steps, pending = 0, iter(requests)
         try:
             self._admit(pending)
             launched = self._launch()
             while launched:
-                ahead = self._launch() if self._sure_of_another(launched) else None
+                sure = ahead and self._sure_of_another(launched)
+                following = self._launch() if sure else None
                 step, done = self._finish(launched)
                 self._admit(pending)
-                launched = ahead or self._launch()
+                if ahead and following is None:
+                    following = self._launch()
                 yield step
                 yield from (sequence.record() for sequence in done)
+                launched = following or self._launch()
         finally:
             self._release()
 
@@ -165,7 +168,7 @@ class DecodeLoop:
 
     def _sure_of_another(self, launched: Launched) -> bool:
         """Whether a step has to follow `launched` that nothing on the host can change."""
-        if not self.static or self.joining or annotating() or not self._drafts_alone():
+        if not self.static or self.joining or not self._drafts_alone():
             return False
         most = 1 + launched.draft_len
         left = (s.request.max_new_tokens - len(s.output) for s in launched.running)

@@ -120,12 +120,12 @@ class RedrafterEngine(Engine):
         )
 
     def serve(
-        self, requests: Iterable[Request], seed: int = 0
+        self, requests: Iterable[Request], seed: int = 0, ahead: bool = True
     ) -> Iterator[StepRecord | RequestRecord]:
         """Serve `requests`, at most `batch_size` at once."""
         assert self._loop and self._config, "prepare comes first"
         try:
-            yield from self._loop.serve(requests, seed)
+            yield from self._loop.serve(requests, seed, ahead)
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(f"serving {self._config.batch_size} at once: {error}") from error
 
