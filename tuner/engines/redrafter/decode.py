@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,35 +28,10 @@ from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.prefill import PADDED_SIZES, ChunkShape, Prefill, padded_size
 from tuner.engines.redrafter.rows import Rows
 from tuner.engines.redrafter.sequence import Sequence
+from tuner.engines.redrafter.step import Launched, bring
 from tuner.errors import BadInput
 
 PROMPT_TOKENS_PER_STEP = 512  # prompts longer than that are read beside running generations
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A step that the device is working on."""
-
-    clock: PhaseClock
-    running: list[Sequence]
-    reading: int  # requests whose prompt is not read to its end
-    context_tokens: int  # of prompts that are read
-    ends: list[tuple[Tensor, Tensor]]  # first token and context of prompts that are read to the end
-    given: (
-        Tensor  # on the host, once the clock's phases are over: generated rows, then first tokens
-    )
-    draft_len: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a step gave, on the host."""
-
-    running: list[Sequence]  # requests of the step that were not over before it
-    accepted: list[int]  # drafted tokens accepted, by request
-    tree_nodes: list[int]
-    tokens: list[list[int]]  # accepted tokens and the extra one
-    firsts: list[int]  # first token of every prompt that was read
 
 
 class DecodeLoop:
@@ -161,7 +135,7 @@ class DecodeLoop:
         if running:
             draft_len = self.draft_length.choose([s.accepted for s in running])
             parts.insert(0, self._generate(clock, draft_len)[: len(running)].flatten())
-        given = self._bring(parts)
+        given = bring(parts)
         clock.begin("host")
         read = sum(s.read for s in self.joining) - read_before
         return Launched(clock, running, reading, read, ends, given, draft_len)
@@ -171,29 +145,21 @@ class DecodeLoop:
         if not self.static or self.joining or not self._drafts_alone():
             return False
         most = 1 + launched.draft_len
-        left = (s.request.max_new_tokens - len(s.output) for s in launched.running)
-        return any(tokens > most for tokens in left)
+        running = (s for s in launched.running if not s.finish_reason)
+        return any(s.request.max_new_tokens - len(s.output) > most for s in running)
 
     def _drafts_alone(self) -> bool:
         return self.method is None or (self.method.graph_safe and not self.method.remembers)
-
-    def _bring(self, parts: list[Tensor]) -> Tensor:
-        """Begin to copy everything that a step gives to the host, in one piece."""
-        if not parts:
-            return torch.empty(0, dtype=torch.long)
-        given = torch.cat(parts)
-        if not given.is_cuda:
-            return given
-        host = torch.empty(given.shape, dtype=given.dtype, pin_memory=True)
-        return host.copy_(given, non_blocking=True)
 
     @torch.inference_mode()
     def _finish(self, launched: Launched) -> tuple[StepRecord, list[Sequence]]:
         """Commit what a step gave; return its record and the requests that it finished."""
         clock, ends = launched.clock, launched.ends
         phase_ms = clock.durations_ms()  # waits for the device
-        outcome = self._outcome(launched)
-        record = self._record(launched, phase_ms, outcome)
+        outcome = launched.outcome()
+        # NOTE: a step that was launched ahead starts when the last one ends.
+        start_s = max(clock.start_s, self.ended_s)
+        record = launched.record(self.steps, start_s, phase_ms, outcome, self.cache.used_bytes)
         now = time.perf_counter()
         if launched.draft_len:
             for sequence, accepted in zip(outcome.running, outcome.accepted, strict=True):
@@ -310,45 +276,6 @@ class DecodeLoop:
         rows = min(1 << (running - 1).bit_length(), self.rows.places)
         nodes = 1 + self.generation.beam_width * draft_len
         return StepShape(rows, self.rows.capacity - self.room, nodes, sampled, draft_len)
-
-    def _outcome(self, launched: Launched) -> Outcome:
-        """Take what a step gave apart; requests that were over before it are left out."""
-        flat, firsts = launched.given.tolist(), len(launched.ends)
-        generated = len(flat) - firsts
-        width = generated // len(launched.running) if launched.running else 0
-        rows = [
-            (sequence, flat[i * width : (i + 1) * width])
-            for i, sequence in enumerate(launched.running)
-            if not sequence.finish_reason
-        ]
-        return Outcome(
-            running=[sequence for sequence, _ in rows],
-            accepted=[row[0] for _, row in rows],
-            tree_nodes=[row[1] for _, row in rows],
-            tokens=[row[2 : 3 + row[0]] for _, row in rows],
-            firsts=flat[generated:],
-        )
-
-    def _record(
-        self, launched: Launched, phase_ms: dict[str, float], outcome: Outcome
-    ) -> StepRecord:
-        return StepRecord(
-            index=self.steps,
-            start_s=max(launched.clock.start_s, self.ended_s),  # a step ahead starts after the last
-            prefill_ms=phase_ms.get("prefill", 0.0),
-            draft_ms=phase_ms.get("draft", 0.0),
-            tree_ms=phase_ms.get("tree", 0.0),
-            verify_ms=phase_ms.get("verify", 0.0),
-            accept_ms=phase_ms.get("accept", 0.0),
-            host_ms=0.0,
-            context_requests=launched.reading,
-            context_tokens=launched.context_tokens,
-            request_ids=[s.request.id for s in outcome.running],
-            tree_nodes=outcome.tree_nodes,
-            accepted=outcome.accepted,
-            draft_len=launched.draft_len,
-            kv_used_bytes=self.cache.used_bytes,
-        )
 
     def _join(self, request: Request) -> Sequence:
         prompt, new = len(request.prompt_token_ids), request.max_new_tokens
