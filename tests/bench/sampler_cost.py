@@ -1,8 +1,9 @@
 """What sampling costs: `python -m tests.bench.sampler_cost [--help]`.
 
-The same requests are served with the sampler off, at 10 Hz and at 100 Hz, in rounds whose order
-turns, so that drift weighs on all three. Prints the median over rounds of the paired ratios of
-tokens/s to "off", and a bootstrap interval of that median.
+Serves requests for as long as it is told, while a sampler at 10 Hz, then at 100 Hz, is stopped and
+let go on in turn. Every window in which it stands still is set against the two windows beside it,
+so that drift, which is larger than the cost, cancels. Printed is tokens/s with the sampler against
+tokens/s without, by the mean step of a window: the median ratio and its bootstrap interval.
 """
 
 from __future__ import annotations
@@ -10,83 +11,102 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+import psutil
 
-from profiles.records import RequestRecord
+from profiles.records import StepRecord
 from profiles.telemetry.sampler import Sampler
 from tests.bench.options import add_served, add_tree, config_of, workload_of
 from tuner.engines.base import Request
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.trial import load_requests
 
-RATES_HZ = (None, 10.0, 100.0)
+RATES_HZ = (10.0, 100.0)
+CROSSING = 2  # steps that may have begun before the sampler was stopped or let go on
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of steps with the sampler running or stopped."""
+
+    sampled: bool
+    step_ms: float
 
 
 def main() -> None:
-    options = parsed()
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_served(parser, batch_size=8, requests=64, max_new_tokens=256)
+    add_tree(parser)
+    parser.add_argument("--seconds", type=float, default=120, help="for each rate")
+    parser.add_argument("--window", type=float, default=1.0, help="seconds")
+    options = parser.parse_args()
     config = config_of(options, options.beam_width, options.draft_len)
-    spec = workload_of(options)
-    requests = load_requests(config, spec).batch.requests
+    requests = load_requests(config, workload_of(options)).batch.requests
     engine = RedrafterEngine()
     longest = max(len(r.prompt_token_ids) + r.max_new_tokens for r in requests)
     prepared = engine.prepare(config, longest)
     gpus = engine.support(config.device).gpu_uuids
-    tokens_per_s(engine, requests)
-    speeds: dict[float | None, list[float]] = {rate: [] for rate in RATES_HZ}
-    for index in range(options.rounds):
-        turn = index % len(RATES_HZ)
-        for rate in RATES_HZ[turn:] + RATES_HZ[:turn]:
-            with sampling(rate, gpus):
-                speeds[rate].append(tokens_per_s(engine, requests))
-    print(f"{config.describe()}, {prepared.device}, {options.rounds} rounds of {len(requests)}")
-    for rate, values in speeds.items():
-        print(line(rate, values, speeds[None]))
+    print(f"{config.describe()}, {prepared.device}, windows of {options.window:g} s", flush=True)
+    for rate in RATES_HZ:
+        with tempfile.TemporaryDirectory() as folder:
+            with Sampler(Path(folder), gpus=gpus, hz=rate) as sampler:
+                if not sampler.wait_until_ready():
+                    raise SystemExit(f"the sampler did not start: {sampler.log_path.read_text()}")
+                served = list(windows(engine, requests, sampler, options))
+            if sampler.failure:
+                raise SystemExit(sampler.failure)
+        print(line(rate, served), flush=True)
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_served(parser, batch_size=8, requests=16, max_new_tokens=128)
-    add_tree(parser)
-    parser.add_argument("--rounds", type=int, default=15)
-    return parser.parse_args()
+def windows(
+    engine: RedrafterEngine,
+    requests: Sequence[Request],
+    sampler: Sampler,
+    options: argparse.Namespace,
+) -> Iterator[Window]:
+    """Serve, and give every window as it ends; steps that read prompts are left out."""
+    process, sampled, steps = psutil.Process(sampler.pid), True, []
+    began = turned = time.perf_counter()
+    try:
+        for record in (r for again in repeat(requests) for r in engine.serve(again)):
+            now = time.perf_counter()
+            if isinstance(record, StepRecord):
+                steps.append(0.0 if record.context_requests else record.total_ms)
+            if now - turned < options.window:
+                continue
+            kept = [ms for ms in steps[CROSSING:] if ms]
+            if kept:
+                yield Window(sampled, statistics.fmean(kept))
+            if now - began > options.seconds:
+                return
+            process.suspend() if sampled else process.resume()
+            sampled, steps, turned = not sampled, [], now
+    finally:
+        process.resume()
 
 
-@contextmanager
-def sampling(rate_hz: float | None, gpus: tuple[str, ...]) -> Iterator[None]:
-    """Sample while the block runs, from the first row on; not at all without a rate."""
-    if rate_hz is None:
-        yield
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        with Sampler(Path(folder), gpus=gpus, hz=rate_hz) as sampler:
-            if not sampler.wait_until_ready():
-                raise SystemExit(f"the sampler did not start: {sampler.log_path.read_text()}")
-            yield
-        if sampler.failure:
-            raise SystemExit(sampler.failure)
-
-
-def tokens_per_s(engine: RedrafterEngine, requests: Sequence[Request]) -> float:
-    """Output tokens per second, first arrival to last emission."""
-    answers = [r for r in engine.serve(requests) if isinstance(r, RequestRecord)]
-    seconds = max(r.emission_s[-1] for r in answers) - min(r.arrival_s for r in answers)
-    return sum(r.output_tokens for r in answers) / seconds
-
-
-def line(rate_hz: float | None, speeds: list[float], off: list[float]) -> str:
-    """Median speed, and the median paired ratio with its interval."""
-    ratios = np.array(speeds) / np.array(off)
+def line(rate_hz: float, served: list[Window]) -> str:
+    """Median paired ratio of tokens/s with the sampler to tokens/s without, and its interval."""
+    ratios = np.array(
+        [
+            window.step_ms / statistics.fmean((before.step_ms, after.step_ms))
+            for before, window, after in zip(served, served[1:], served[2:], strict=False)
+            if not window.sampled
+        ]
+    )
     generator = np.random.default_rng(0)
     draws = np.median(generator.choice(ratios, (10_000, len(ratios))), axis=1)
     low, high = np.percentile(draws, (2.5, 97.5))
-    name = "off" if rate_hz is None else f"{rate_hz:g} Hz"
+    step_ms = statistics.median(window.step_ms for window in served if not window.sampled)
     return (
-        f"{name:<8} {statistics.median(speeds):>9.1f} tokens/s  ratio to off "
-        f"{np.median(ratios):.4f} (95 % {low:.4f} to {high:.4f})"
+        f"{rate_hz:g} Hz: {len(ratios)} windows of {step_ms:.2f} ms a step; tokens/s with the "
+        f"sampler {np.median(ratios):.4f} of without (95 % {low:.4f} to {high:.4f})"
     )
 
 
