@@ -150,10 +150,7 @@ def _attend_part(
             inside = column < end
             slot = tl.load(slots_at + column, mask=inside, other=0)
             at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
-            there = inside[:, None] & real
-            key = tl.load(key_ptr + at, mask=there, other=0.0).to(q.dtype)
-            value = tl.load(value_ptr + at, mask=there, other=0.0).to(q.dtype)
-            score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
+            score, value = _score(q, key_ptr, value_ptr, at, inside[:, None] & real, scale, EXACT)
             score = tl.where(inside[None, :], score, float("-inf"))
             best, weight, mixed = _mix(best, weight, mixed, score, value, EXACT)
     else:
@@ -162,10 +159,7 @@ def _attend_part(
             inside = other < nodes
             slot = tl.load(slots_at + context + other, mask=inside, other=0)
             at = slot[:, None] * (KV_HEADS * DIM) + kv_head * DIM + dim[None, :]
-            there = inside[:, None] & real
-            key = tl.load(key_ptr + at, mask=there, other=0.0).to(q.dtype)
-            value = tl.load(value_ptr + at, mask=there, other=0.0).to(q.dtype)
-            score = tl.dot(q, tl.trans(key), input_precision=EXACT) * scale
+            score, value = _score(q, key_ptr, value_ptr, at, inside[:, None] & real, scale, EXACT)
             seen = tl.load(sees_at + other, mask=used[:, None] & inside[None, :], other=0)
             score = tl.where(seen != 0, score, float("-inf"))
             best, weight, mixed = _mix(best, weight, mixed, score, value, EXACT)
@@ -175,6 +169,14 @@ def _attend_part(
     tl.store(part_at, mixed / safe[:, None], mask=used[:, None] & real)
     lse = tl.where(weight == 0.0, float("-inf"), best + tl.log2(safe))
     tl.store(lse_ptr + line, lse, mask=used)
+
+
+@triton.jit
+def _score(q, key_ptr, value_ptr, at, there, scale, EXACT: tl.constexpr):
+    """Score the keys at some places against the queries; return that and their values."""
+    key = tl.load(key_ptr + at, mask=there, other=0.0).to(q.dtype)
+    value = tl.load(value_ptr + at, mask=there, other=0.0).to(q.dtype)
+    return tl.dot(q, tl.trans(key), input_precision=EXACT) * scale, value
 
 
 @triton.jit
