@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from profiles.telemetry.parts import SCHEMA, part_paths
+from profiles.telemetry.parts import SCHEMA, part_paths, whole_parts
 from profiles.telemetry.thinning import Floats
 
 
@@ -67,27 +67,14 @@ def _wanted(
 
 
 def _table(folder: Path, columns: list[str], wanted: ds.Expression | None) -> pa.Table:
-    paths = [str(path) for path in part_paths(folder)]
+    def read(paths: list[Path]) -> pa.Table:
+        names = [str(path) for path in paths]
+        return ds.dataset(names, schema=SCHEMA, format="parquet").to_table(columns, filter=wanted)
+
     try:
-        return _read(paths, columns, wanted)
+        return read(part_paths(folder))
     except (pa.ArrowInvalid, OSError):
-        return pa.concat_tables(_whole_parts(paths, columns, wanted))
-
-
-def _whole_parts(
-    paths: list[str], columns: list[str], wanted: ds.Expression | None
-) -> list[pa.Table]:
-    tables = [SCHEMA.empty_table().select(columns)]
-    for path in paths:
-        try:
-            tables.append(_read([path], columns, wanted))
-        except (pa.ArrowInvalid, OSError):
-            continue
-    return tables
-
-
-def _read(paths: list[str], columns: list[str], wanted: ds.Expression | None) -> pa.Table:
-    return ds.dataset(paths, schema=SCHEMA, format="parquet").to_table(columns, filter=wanted)
+        return whole_parts(folder, lambda path: read([path])).select(columns)
 
 
 def _unordered(t_s: Floats) -> bool:
