@@ -28,14 +28,13 @@ def model_shape(config: TrialConfig, precision: str, memory: MemorySplit) -> Mod
     """
     from tuner.engines.redrafter.config import LlamaConfig
     from tuner.engines.redrafter.engine import pick_device
-    from tuner.engines.redrafter.kv_cache import kept_dtype
+    from tuner.engines.redrafter.kv_cache import kept_dtype, position_bytes
     from tuner.engines.redrafter.linear import compute_path
 
     llama = LlamaConfig.from_dir(resolve_model(config.model))
     compute = compute_path(precision, pick_device(config.device))
     kept = kept_dtype(config.kv_cache_dtype, compute.device, compute.activation_dtype)
     row_bytes = llama.hidden_size * compute.weight_dtype.itemsize
-    kv_width = 2 * llama.num_layers * llama.num_kv_heads * llama.head_dim
     table_bytes = row_bytes * llama.vocab_size
     shared = _head_is_the_table(llama, memory.weights_bytes - table_bytes, _LINEAR_BYTES[precision])
     return ModelShape(
@@ -49,7 +48,7 @@ def model_shape(config: TrialConfig, precision: str, memory: MemorySplit) -> Mod
         linear_parameters=_inner_parameters(llama) + llama.vocab_size * llama.hidden_size,
         weights_read_bytes=memory.weights_bytes - (0 if shared else table_bytes),
         embedding_row_bytes=row_bytes,
-        kv_bytes_per_token=kv_width * kept.itemsize,
+        kv_bytes_per_token=position_bytes(llama, kept),
     )
 
 

@@ -1,8 +1,8 @@
 """Time of the phases of a step, on the device that does the work.
 
 On the CPU a phase ends when its code returns. On CUDA the work is asynchronous: events are recorded
-at the borders and read after the step's one read back, so that timing waits for nothing. Only a
-step that reads a part of a prompt and nothing else has no read back; there the clock waits.
+at the borders. `durations_ms` waits for the newest of them, and with it for everything that was
+launched before, the step's read back included.
 
 While a profiler is attached, `annotated_phases` also opens a range of its own around every step and
 every phase, so that a capture can say which phase launched what. Ranges close in order, so no step
@@ -65,7 +65,7 @@ class PhaseClock:
             self._close()
 
     def durations_ms(self) -> dict[str, float]:
-        """Milliseconds of every phase that another one followed, which the device has ended."""
+        """Wait for the device; milliseconds of every phase that another one followed."""
         if self._begins and isinstance(latest := self._begins[-1][1], torch.cuda.Event):
             latest.synchronize()
         durations: dict[str, float] = {}

@@ -26,7 +26,7 @@ from tuner.engines.redrafter.graphs import Eager, Graphs, Runner
 from tuner.engines.redrafter.kv_cache import BLOCK, KVCache, blocks_for
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.prefill import PADDED_SIZES, ChunkShape, Prefill, padded_size
-from tuner.engines.redrafter.rows import Rows
+from tuner.engines.redrafter.rows import Rows, positions_of
 from tuner.engines.redrafter.sequence import Sequence
 from tuner.engines.redrafter.step import Launched, bring
 from tuner.errors import BadInput
@@ -61,8 +61,7 @@ class DecodeLoop:
         taps = len(self.method.context_layers) if self.method else 0
         self.rows = Rows(
             batch_size,
-            # NOTE: a step too many begins up to `longest` positions past a sequence's end.
-            blocks_for(max_seq_len + longest + self.room) * BLOCK,
+            blocks_for(positions_of(max_seq_len, beam_width, longest)) * BLOCK,
             model.config.hidden_size * (1 + taps),
             self.device,
             cache.dtype,
@@ -177,9 +176,8 @@ class DecodeLoop:
             self._give_back(sequence)
         self.steps += 1
         clock.end()
-        ended = time.perf_counter()
-        record.host_ms = max(0.0, (ended - record.start_s) * 1e3 - record.total_ms)
-        self.ended_s = ended
+        self.ended_s = time.perf_counter()
+        record.host_ms = max(0.0, (self.ended_s - record.start_s) * 1e3 - record.total_ms)
         return record, done
 
     def _read_prompts(self, clock: PhaseClock) -> list[tuple[Tensor, Tensor]]:

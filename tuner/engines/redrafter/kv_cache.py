@@ -148,5 +148,9 @@ def blocks_for(tokens: int) -> int:
 
 def cache_bytes(config: LlamaConfig, blocks: int, dtype: torch.dtype) -> int:
     """Return what a cache of `blocks` will take, before it is made."""
-    per_slot = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    return blocks * BLOCK * per_slot * dtype.itemsize
+    return blocks * BLOCK * position_bytes(config, dtype)
+
+
+def position_bytes(config: LlamaConfig, dtype: torch.dtype) -> int:
+    """Return the bytes of one position's keys and values over all layers."""
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.dense import Linear
+from tuner.engines.redrafter.dense import Linear, is_single_row
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -104,7 +104,7 @@ class SwiGLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map [T, hidden] to [T, hidden]."""
         gated = getattr(self.gate_up_proj, "gated", None)
-        if gated is not None and x.is_cuda and len(x) == 1 and not torch.is_grad_enabled():
+        if gated is not None and is_single_row(x):
             return self.down_proj(gated(x))
         return self.down_proj(silu_mul(self.gate_up_proj(x)))
 

@@ -17,7 +17,7 @@ from tuner.engines.redrafter.drafters.needs import DrafterNeeds, drafter_needs
 from tuner.engines.redrafter.kv_cache import BLOCK, blocks_for, cache_bytes, kept_dtype
 from tuner.engines.redrafter.linear import Compute
 from tuner.engines.redrafter.prefill import PADDED_SIZES
-from tuner.engines.redrafter.rows import Rows
+from tuner.engines.redrafter.rows import Rows, positions_of
 from tuner.engines.redrafter.weight_bytes import llama_bytes
 from tuner.errors import OutOfMemory
 
@@ -29,8 +29,8 @@ _WORD = 8  # bytes of a token id, a slot, a length
 
 
 def positions_needed(config: TrialConfig, max_seq_len: int) -> int:
-    """Return the positions of a sequence of `max_seq_len` tokens and of a step past its end."""
-    return max_seq_len + 1 + (config.beam_width + 1) * config.draft_len
+    """Return the positions that a request of `max_seq_len` tokens may reach."""
+    return positions_of(max_seq_len, config.beam_width, config.draft_len)
 
 
 def blocks_needed(config: TrialConfig, max_seq_len: int) -> int:

@@ -13,6 +13,14 @@ from torch import Tensor
 from tuner.engines.redrafter.sequence import Sequence
 
 
+def positions_of(max_seq_len: int, beam_width: int, draft_len: int) -> int:
+    """Return the positions that a row may reach: the longest sequence with a tree behind it.
+
+    NOTE: a step that is launched ahead may begin up to `draft_len` positions past the end.
+    """
+    return max_seq_len + draft_len + 1 + beam_width * draft_len
+
+
 class Rows:
     """`places` rows of up to `capacity` positions."""
 

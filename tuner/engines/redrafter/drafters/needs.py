@@ -11,6 +11,7 @@ from tuner.engines.redrafter.checkpoint import read_drafter_config
 from tuner.engines.redrafter.config import SUPPORTED_ARCHITECTURES, LlamaConfig
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
 from tuner.engines.redrafter.drafters.look_back import LookBack, read_look_back_config
+from tuner.engines.redrafter.kv_cache import position_bytes
 from tuner.engines.redrafter.linear import Compute
 from tuner.engines.redrafter.weight_bytes import llama_bytes, plain_bytes
 from tuner.models import resolve_model
@@ -96,6 +97,5 @@ def _local_attention(
 
 def _causal_lm(config: LlamaConfig, compute: Compute, places: int, positions: int) -> DrafterNeeds:
     wide = replace(compute, precision="bf16")  # only the base model is quantized
-    per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    cache = (1 + places) * positions * per_position * compute.activation_dtype.itemsize
+    cache = (1 + places) * positions * position_bytes(config, compute.activation_dtype)
     return DrafterNeeds(llama_bytes(config, wide) + cache, vocabulary=config.vocab_size)

@@ -32,14 +32,12 @@ def fast_linear(linear: QuantizedLinear, kernel: str = "auto") -> nn.Module:
         return humming.HummingLinear(linear)
     if kernel == "torch":
         return _torch_linear(linear)
-    if isinstance(linear, Fp8Linear):
-        return TritonFp8Linear(linear)
-    if humming.multiplies(linear):
+    if _goes_through_humming(linear):
         try:
             return humming.HummingLinear(linear)
         except EngineFailure as error:
             _log.warning("%s; torch multiplies instead", error)
-    return _torch_linear(linear)
+    return _without_humming(linear)
 
 
 def held_bytes(linear: QuantizedLinear, device: torch.device) -> int:
@@ -48,12 +46,13 @@ def held_bytes(linear: QuantizedLinear, device: torch.device) -> int:
     Shapes are enough: `linear` may be on torch's meta device. humming-kernels reorder what they are
     given and are taken to hold as many bytes.
     """
-    if device.type != "cpu" and not isinstance(linear, Fp8Linear) and humming.multiplies(linear):
-        return sum(tensor.nbytes for tensor in humming.tensors_of(linear).values())
-    made: nn.Module = linear
-    if device.type != "cpu":
-        made = TritonFp8Linear(linear) if isinstance(linear, Fp8Linear) else _torch_linear(linear)
-    return sum(tensor.nbytes for tensor in made.buffers())
+    if device.type == "cpu":
+        held = list(linear.buffers())
+    elif _goes_through_humming(linear):
+        held = list(humming.tensors_of(linear).values())
+    else:
+        held = list(_without_humming(linear).buffers())
+    return sum(tensor.nbytes for tensor in held)
 
 
 def describe_kernels(module: nn.Module) -> str:
@@ -69,6 +68,14 @@ def _kernels_below(module: nn.Module) -> Iterator[str]:
             yield kernel
         else:
             yield from _kernels_below(child)
+
+
+def _goes_through_humming(linear: QuantizedLinear) -> bool:
+    return not isinstance(linear, Fp8Linear) and humming.multiplies(linear)
+
+
+def _without_humming(linear: QuantizedLinear) -> nn.Module:
+    return TritonFp8Linear(linear) if isinstance(linear, Fp8Linear) else _torch_linear(linear)
 
 
 def _torch_linear(linear: QuantizedLinear) -> nn.Module:
