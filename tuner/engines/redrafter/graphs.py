@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -49,6 +50,30 @@ class Eager(Generic[Shape, Result]):
         """Do nothing: there is nothing to prepare."""
 
 
+class _Room:
+    """The stream that every graph is captured on and the memory that all of them run in.
+
+    Graphs are replayed one after the other, so they may overwrite each other's intermediate
+    tensors. Libraries keep a workspace for every stream, so one stream is enough of them.
+    """
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        # NOTE: memory without a graph is given back for good; this one is never given back.
+        self._keeper = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self.stream):
+            self._keeper.capture_begin()
+            torch.zeros(1, device="cuda")
+            self._keeper.capture_end()
+        self.pool = self._keeper.pool()
+
+
+@cache
+def _room(device: int) -> _Room:
+    with torch.cuda.device(device):
+        return _Room()
+
+
 class Graphs(Generic[Shape, Result]):
     """Replays `run(shape, begin)`, capturing each shape when it is first seen.
 
@@ -64,8 +89,7 @@ class Graphs(Generic[Shape, Result]):
     ) -> None:
         self._run, self._state, self._generator = run, state, generator
         self._captured: dict[Shape, _Captured[Result]] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()
+        self._room = _room(generator.device.index or 0)
 
     def run(self, shape: Shape, begin: BeginPhase) -> Result:
         """Do the work of `shape`. Raises EngineFailure if it cannot be captured."""
@@ -88,9 +112,9 @@ class Graphs(Generic[Shape, Result]):
         random = self._generator.get_state()
         captured: _Captured[Result] = _Captured()
         torch.cuda.synchronize()
-        self._stream.wait_stream(torch.cuda.current_stream())
+        self._room.stream.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(self._stream):
+            with torch.cuda.stream(self._room.stream):
                 # NOTE: libraries set themselves up on first use, which a capture does not allow.
                 self._run(shape, lambda phase: None)
                 for tensor, value in zip(self._state, before, strict=True):
@@ -101,7 +125,7 @@ class Graphs(Generic[Shape, Result]):
             raise
         except RuntimeError as error:
             raise EngineFailure(f"{shape} cannot be captured as a CUDA graph: {error}") from error
-        torch.cuda.current_stream().wait_stream(self._stream)
+        torch.cuda.current_stream().wait_stream(self._room.stream)
         return captured
 
     def _record(self, shape: Shape, captured: _Captured[Result]) -> Result:
@@ -111,7 +135,7 @@ class Graphs(Generic[Shape, Result]):
             graph = torch.cuda.CUDAGraph()
             graph.register_generator_state(self._generator)
             captured.phases.append((phase, graph))
-            graph.capture_begin(self._pool)
+            graph.capture_begin(self._room.pool)
 
         try:
             return self._run(shape, begin)

@@ -1,7 +1,7 @@
 """What a config will hold in memory, told before anything is loaded.
 
 Weights, drafter and KV cache are counted from shapes. On CUDA the rest is what the decode loops
-keep, with the workspaces of the matrix library, and the peak adds what one run of the largest
+keep, with the workspace of the matrix library, and the peak adds what one run of the largest
 captured shape makes on its way. On the CPU the rest is the process itself and is not predicted.
 """
 
@@ -22,9 +22,8 @@ from tuner.engines.redrafter.weight_bytes import llama_bytes
 from tuner.errors import OutOfMemory
 
 MIB = 2**20
-# What torch gives cuBLAS for every stream that multiplies; CUBLAS_WORKSPACE_CONFIG may say else.
+# What torch gives cuBLAS on the stream of the graphs; CUBLAS_WORKSPACE_CONFIG may say else.
 _HOPPER_WORKSPACE, _OTHER_WORKSPACE = 32 * MIB, 8 * MIB
-_GRAPHED = 2  # streams of a loop: generation steps and prompts
 _WORD = 8  # bytes of a token id, a slot, a length
 
 
@@ -135,7 +134,7 @@ class _Sizes:
         rotation = self.positions * 2 * self.base.head_dim * self.item
         major, _ = torch.cuda.get_device_capability(self.compute.device)
         workspace = _HOPPER_WORKSPACE if major == 9 else _OTHER_WORKSPACE
-        return rotation + loops * (self._loop() + _GRAPHED * workspace)
+        return rotation + loops * self._loop() + workspace
 
     def _loop(self) -> int:
         config, length = self.config, 1 + self.config.draft_len
