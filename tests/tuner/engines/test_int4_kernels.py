@@ -1,0 +1,147 @@
+"""Our INT4 products against what the codes stand for, on a GPU or in the interpreter."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
+from tuner.engines.redrafter.quant.int4 import Int4Linear, pack, unpack
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bf16 off
+needs_triton = pytest.mark.skipif(
+    not (torch.cuda.is_available() or INTERPRETED),
+    reason="needs an NVIDIA GPU, or Triton with TRITON_INTERPRET=1",
+)
+
+
+def layer(outputs: int, inputs: int, bias: bool) -> Int4Linear:
+    """Codes and zeros of every value, scales far apart."""
+    torch.manual_seed(outputs + inputs)
+    weight = torch.randn(outputs, inputs) * torch.logspace(-2, 0, outputs).unsqueeze(1)
+    weight[:, :32] += 0.5
+    return Int4Linear.from_float(weight, torch.randn(outputs) if bias else None).to(DEVICE)
+
+
+def in_order(linear: Int4Linear) -> tuple[torch.Tensor, torch.Tensor]:
+    codes = ordered(unpack(linear.codes), linear.group_size)
+    return codes, scale_and_zero(linear.scale, linear.zero)
+
+
+def close(got: torch.Tensor, exact: torch.Tensor, sizes: torch.Tensor) -> None:
+    """`sizes`: of what was summed; fp32 sums err by it, bf16 outputs by their own size."""
+    assert got.dtype == torch.bfloat16
+    error = (got.float() - exact).abs()
+    assert bool((error <= exact.abs() * ROUNDING * 1.01 + sizes * 2**-14).all())
+
+
+def exact_product(linear: Int4Linear, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    weight = linear.dequantized().double()
+    out = x.double() @ weight.t()
+    sizes = x.double().abs() @ weight.abs().t()
+    if linear.bias is not None:
+        out = out + linear.bias.double()
+    return out.float(), sizes.float()
+
+
+def test_a_half_word_holds_one_input_of_every_quarter():
+    codes = torch.zeros(1, 256, dtype=torch.uint8)
+    codes[0, 128 + 5 :: 32] = torch.tensor([1, 2, 3, 4], dtype=torch.uint8)
+    halves = ordered(codes, 128).view(torch.int16)
+    assert halves[0, 32 + 5] == 0x4321
+    assert int(halves.count_nonzero()) == 1
+
+
+def test_a_scale_stands_above_its_zero():
+    scale, zero = torch.tensor([[0.5, -3.0]]), torch.tensor([[15, 0]], dtype=torch.uint8)
+    joined = scale_and_zero(scale, zero)
+    assert (joined & 0xFFFF).tolist() == [[15, 0]]
+    assert torch.equal((joined & -65536).view(torch.float32), scale)
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "tile"),
+    [
+        (24, 4096, None),
+        (13, 14336 // 8, (4, 4, 3, 2)),
+        (20, 576, (8, 4, 2, 1)),
+        (9, 192, (8, 1, 2, 1)),
+    ],
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_row(outputs, inputs, tile, bias):
+    from tuner.engines.redrafter.kernels.int4_one_row import one_row
+
+    linear = layer(outputs, inputs, bias)
+    x = torch.randn(1, inputs, device=DEVICE)
+    x[0, :32], x[0, 40] = 0.0, 300.0  # digits of nothing, and of an outlier
+    x = x.bfloat16()
+    got = one_row(x, *in_order(linear), linear.bias, tile=tile)
+    close(got, *exact_product(linear, x))
+
+
+@needs_triton
+@pytest.mark.parametrize(("outputs", "inputs"), [(40, 512), (26, 576)])
+def test_one_row_gated(outputs, inputs):
+    from tuner.engines.redrafter.kernels.int4_one_row import one_row
+
+    linear = layer(outputs, inputs, bias=True)
+    x = torch.randn(1, inputs, device=DEVICE).bfloat16()
+    got = one_row(x, *in_order(linear), linear.bias, gated=True).float()
+    gate, up = exact_product(linear, x)[0].chunk(2, -1)
+    want = F.silu(gate) * up
+    assert float((got - want).norm() / want.norm()) < 0.02
+
+
+@needs_triton
+@pytest.mark.parametrize("rows", [2, 17, 70])
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "tile"),
+    [
+        (80, 1024, None),
+        (80, 1024, (32, 3, 4, 3)),
+        (40, 576, (64, 4, 4, 2)),
+        (40, 192, (32, 1, 4, 2)),
+    ],
+)
+def test_several_rows(rows, outputs, inputs, tile):
+    from tuner.engines.redrafter.kernels.int4_rows import multiply
+
+    linear = layer(outputs, inputs, bias=rows == 17)
+    x = torch.randn(rows, inputs, device=DEVICE).bfloat16()
+    locks = torch.zeros(3, device=DEVICE, dtype=torch.int32)
+    for _ in range(2):  # what the first leaves behind must not reach the second
+        got = multiply(x, *in_order(linear), locks, linear.bias, tile=tile)
+        close(got, *exact_product(linear, x))
+
+
+@needs_triton
+def test_codes_at_their_ends_are_exact():
+    from tuner.engines.redrafter.kernels.int4_one_row import one_row
+    from tuner.engines.redrafter.kernels.int4_rows import multiply
+
+    codes = torch.tensor([0, 15], dtype=torch.uint8).repeat_interleave(128).repeat(16, 1)
+    zero = torch.tensor([[15, 0]], dtype=torch.uint8).repeat(16, 1)
+    linear = Int4Linear(pack(codes), torch.ones(16, 2), zero).to(DEVICE)
+    x = torch.ones(2, 256, device=DEVICE, dtype=torch.bfloat16)
+    x[:, 128:] = 2.0
+    locks = torch.zeros(1, device=DEVICE, dtype=torch.int32)
+    want = torch.full((2, 16), 15.0 * 128, device=DEVICE, dtype=torch.bfloat16)
+    assert torch.equal(one_row(x[:1], *in_order(linear)), want[:1])
+    assert torch.equal(multiply(x, *in_order(linear), locks), want)
+
+
+@needs_triton
+@pytest.mark.parametrize(("outputs", "inputs"), [(19, 576), (8, 1024)])
+def test_widened(outputs, inputs):
+    from tuner.engines.redrafter.kernels.int4_widen import widened
+
+    linear = layer(outputs, inputs, bias=False)
+    exact = linear.dequantized()
+    close(widened(*in_order(linear)), exact, torch.zeros_like(exact))
