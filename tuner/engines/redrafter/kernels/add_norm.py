@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 
 def add_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return x + delta and its RMS norm; all [T, size], contiguous."""
@@ -22,6 +24,7 @@ def add_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tens
         SIZE=size,
         BLOCK=triton.next_power_of_2(size),
         num_warps=4,
+        **overlapped(x.device),
     )
     return total, normed
 
@@ -36,10 +39,14 @@ def _add_norm(
     eps,
     SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
     row = tl.program_id(0).to(tl.int64) * SIZE
     at = tl.arange(0, BLOCK)
     real = at < SIZE
+    weight = tl.load(weight_ptr + at, mask=real, other=0.0).to(tl.float32)
+    wait(OVERLAP)
     x = tl.load(x_ptr + row + at, mask=real, other=0.0).to(tl.float32)
     delta = tl.load(delta_ptr + row + at, mask=real, other=0.0).to(tl.float32)
     # NOTE: the residual stream is rounded to its own type before it is normalised, as in torch.
@@ -47,5 +54,4 @@ def _add_norm(
     tl.store(total_ptr + row + at, total, mask=real)
     total = total.to(tl.float32)
     scale = 1 / tl.sqrt(tl.sum(total * total, 0) / SIZE + eps)
-    weight = tl.load(weight_ptr + at, mask=real, other=0.0).to(tl.float32)
     tl.store(normed_ptr + row + at, total * scale * weight, mask=real)

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 BLOCK = 4096
 
 
@@ -21,14 +23,19 @@ def argmax(logits: Tensor) -> Tensor:
     best = torch.empty((rows, blocks), device=logits.device, dtype=torch.float32)
     index = torch.empty((rows, blocks), device=logits.device, dtype=torch.int32)
     out = torch.empty((rows,), device=logits.device, dtype=torch.long)
-    _best_of_block[(rows, blocks)](logits, best, index, size, BLOCK=BLOCK, num_warps=8)
+    overlap = overlapped(logits.device)
+    _best_of_block[(rows, blocks)](logits, best, index, size, BLOCK=BLOCK, num_warps=8, **overlap)
     padded = triton.next_power_of_2(blocks)
-    _best_block[(rows,)](best, index, out, BLOCKS=blocks, PADDED=padded, num_warps=1)
+    _best_block[(rows,)](best, index, out, BLOCKS=blocks, PADDED=padded, num_warps=1, **overlap)
     return out
 
 
 @triton.jit
-def _best_of_block(logit_ptr, best_ptr, index_ptr, size, BLOCK: tl.constexpr):
+def _best_of_block(
+    logit_ptr, best_ptr, index_ptr, size, BLOCK: tl.constexpr, OVERLAP: tl.constexpr
+):
+    begin(OVERLAP)
+    wait(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     line = row * tl.num_programs(1) + block
@@ -40,7 +47,11 @@ def _best_of_block(logit_ptr, best_ptr, index_ptr, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _best_block(best_ptr, index_ptr, out_ptr, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
+def _best_block(
+    best_ptr, index_ptr, out_ptr, BLOCKS: tl.constexpr, PADDED: tl.constexpr, OVERLAP: tl.constexpr
+):
+    begin(OVERLAP)
+    wait(OVERLAP)
     row = tl.program_id(0)
     block = tl.arange(0, PADDED)
     best = tl.load(best_ptr + row * BLOCKS + block, mask=block < BLOCKS, other=float("-inf"))

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 BLOCK = 4096
 
 
@@ -33,8 +35,9 @@ def beam_step(logits: Tensor, score: Tensor, keep: int) -> tuple[Tensor, Tensor,
     top = torch.empty(candidates, device=logits.device, dtype=torch.float32)
     index = torch.empty(candidates, device=logits.device, dtype=torch.int32)
     lse = torch.empty((batch, width, blocks), device=logits.device, dtype=torch.float32)
+    overlap = overlapped(logits.device)
     _best_of_block[(batch * width, blocks)](
-        logits, top, index, lse, vocab, BEST=best, BLOCK=BLOCK, num_warps=8
+        logits, top, index, lse, vocab, BEST=best, BLOCK=BLOCK, num_warps=8, **overlap
     )
     kept = torch.empty((batch, keep), device=logits.device, dtype=torch.float32)
     parent = torch.empty((batch, keep), device=logits.device, dtype=torch.long)
@@ -54,14 +57,24 @@ def beam_step(logits: Tensor, score: Tensor, keep: int) -> tuple[Tensor, Tensor,
         PADDED_BLOCKS=triton.next_power_of_2(blocks),
         PADDED=triton.next_power_of_2(width * blocks * best),
         num_warps=4,
+        **overlap,
     )
     return kept, parent, token
 
 
 @triton.jit
 def _best_of_block(
-    logit_ptr, top_ptr, index_ptr, lse_ptr, vocab, BEST: tl.constexpr, BLOCK: tl.constexpr
+    logit_ptr,
+    top_ptr,
+    index_ptr,
+    lse_ptr,
+    vocab,
+    BEST: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     blocks = tl.num_programs(1)
@@ -94,7 +107,10 @@ def _best_of_beams(
     KEEP: tl.constexpr,
     PADDED_BLOCKS: tl.constexpr,
     PADDED: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     sequence = tl.program_id(0).to(tl.int64)
     candidate = tl.arange(0, PADDED)
     real = candidate < WIDTH * BLOCKS * BEST

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 ROWS_PER_BLOCK = 64  # fewer are padded: the tensor cores take 64 at once
 MANY_OUTPUTS = 16_384
 
@@ -21,7 +23,17 @@ def quantize_tokens(x: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     codes = torch.empty((tokens, size), device=x.device, dtype=torch.float8_e4m3fn)
     scale = torch.empty((tokens,), device=x.device, dtype=torch.float32)
     block = triton.next_power_of_2(size)
-    _quantize[(tokens,)](x, codes, scale, x.stride(0), largest, SIZE=size, BLOCK=block, num_warps=8)
+    _quantize[(tokens,)](
+        x,
+        codes,
+        scale,
+        x.stride(0),
+        largest,
+        SIZE=size,
+        BLOCK=block,
+        num_warps=8,
+        **overlapped(x.device),
+    )
     return codes, scale
 
 
@@ -62,6 +74,7 @@ def multiply(
         BLOCK=block,
         num_warps=4,
         num_stages=max(1, min(stages, _shared_bytes(codes.device) // held)),
+        **overlapped(codes.device),
     )
     return out
 
@@ -74,8 +87,17 @@ def _shared_bytes(device: torch.device) -> int:
 
 @triton.jit
 def _quantize(
-    x_ptr, code_ptr, scale_ptr, x_stride, largest, SIZE: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    code_ptr,
+    scale_ptr,
+    x_stride,
+    largest,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + token * x_stride + at, mask=at < SIZE, other=0.0).to(tl.float32)
@@ -99,7 +121,10 @@ def _multiply(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     token = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     at = tl.arange(0, BLOCK)

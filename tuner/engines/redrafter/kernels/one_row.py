@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 
 def one_row(
     x: Tensor,
@@ -49,6 +51,7 @@ def one_row(
         ROWS=few,
         BLOCK=block,
         num_warps=warps,
+        **overlapped(x.device),
     )
     return out
 
@@ -74,11 +77,15 @@ def _product(
     INPUTS: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    FIRST: tl.constexpr,
 ):
     at = tl.arange(0, BLOCK)
     line = weight_ptr + row.to(tl.int64)[:, None] * INPUTS + at[None, :]
-    total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for first in range(0, INPUTS, BLOCK):
+    weight = tl.load(line, mask=real[:, None] & (at < INPUTS)[None, :], other=0.0)
+    wait(FIRST)
+    x = tl.load(x_ptr + at, mask=at < INPUTS, other=0.0)
+    total = weight.to(tl.float32) * x.to(tl.float32)[None, :]
+    for first in range(BLOCK, INPUTS, BLOCK):
         inside = first + at < INPUTS
         weight = tl.load(line + first, mask=real[:, None] & inside[None, :], other=0.0)
         x = tl.load(x_ptr + first + at, mask=inside, other=0.0)
@@ -103,15 +110,19 @@ def _one_row(
     GATED: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < outputs
-    out = _product(x_ptr, weight_ptr, bias_ptr, scale_ptr, row, real, INPUTS, ROWS, BLOCK)
+    out = _product(x_ptr, weight_ptr, bias_ptr, scale_ptr, row, real, INPUTS, ROWS, BLOCK, OVERLAP)
     if GATED:
         # NOTE: both are rounded as they are when the product is written out and read again.
         kind = out_ptr.dtype.element_ty
         gate = out.to(kind).to(tl.float32)
         more = row + outputs
-        up = _product(x_ptr, weight_ptr, bias_ptr, scale_ptr, more, real, INPUTS, ROWS, BLOCK)
+        up = _product(
+            x_ptr, weight_ptr, bias_ptr, scale_ptr, more, real, INPUTS, ROWS, BLOCK, False
+        )
         out = gate / (1 + tl.exp(-gate)) * up.to(kind).to(tl.float32)
     tl.store(out_ptr + row, out, mask=real)

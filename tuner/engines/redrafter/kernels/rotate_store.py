@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
 from tuner.engines.redrafter.quant.fp8 import LARGEST
 
 
@@ -44,6 +45,7 @@ def rotate_store(heads: Tensor, cos: Tensor, sin: Tensor, cache: Tensor, slots: 
         BLOCK_DIM=triton.next_power_of_2(dim),
         LARGEST=LARGEST if cache.dtype == torch.float8_e4m3fn else None,
         num_warps=1,
+        **overlapped(heads.device),
     )
     return out
 
@@ -65,7 +67,10 @@ def _rotate_store(
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     LARGEST: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     token, head = tl.program_id(0), tl.program_id(1)
     dim = tl.arange(0, BLOCK_DIM)
     real = dim < DIM

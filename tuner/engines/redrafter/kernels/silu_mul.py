@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 BLOCK = 1024
 
 
@@ -15,12 +17,16 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     tokens, double = gate_up.shape
     size = double // 2
     out = torch.empty((tokens, size), device=gate_up.device, dtype=gate_up.dtype)
-    _silu_mul[(tokens, triton.cdiv(size, BLOCK))](gate_up, out, size, BLOCK=BLOCK, num_warps=4)
+    _silu_mul[(tokens, triton.cdiv(size, BLOCK))](
+        gate_up, out, size, BLOCK=BLOCK, num_warps=4, **overlapped(gate_up.device)
+    )
     return out
 
 
 @triton.jit
-def _silu_mul(gate_up_ptr, out_ptr, size, BLOCK: tl.constexpr):
+def _silu_mul(gate_up_ptr, out_ptr, size, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+    begin(OVERLAP)
+    wait(OVERLAP)
     token = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     real = at < size

@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 KEYS_PER_BLOCK = 32
 ROWS_PER_BLOCK = (64, 32, 16)
 MAX_PARTS = 32
@@ -50,6 +52,7 @@ def attend(
     out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
     part = torch.empty((parts + 1, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
     lse = torch.empty((parts + 1, batch * nodes, heads), device=q.device, dtype=torch.float32)
+    overlap = overlapped(q.device)
     _attend_part[(row_blocks, parts + 1, batch * kv_heads)](
         q,
         keys,
@@ -74,6 +77,7 @@ def attend(
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4,
         num_stages=3,
+        **overlap,
     )
     _join_parts[(batch * nodes * heads,)](
         part,
@@ -85,6 +89,7 @@ def attend(
         PARTS=parts + 1,
         PADDED_PARTS=triton.next_power_of_2(parts + 1),
         num_warps=1,
+        **overlap,
     )
     return out
 
@@ -122,7 +127,10 @@ def _attend_part(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     EXACT: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     part = tl.program_id(1)
     sequence = tl.program_id(2) // KV_HEADS
     kv_head = tl.program_id(2) % KV_HEADS
@@ -201,7 +209,10 @@ def _join_parts(
     BLOCK_DIM: tl.constexpr,
     PARTS: tl.constexpr,
     PADDED_PARTS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    wait(OVERLAP)
     line = tl.program_id(0)
     part = tl.arange(0, PADDED_PARTS)
     used = part < PARTS

@@ -1,0 +1,38 @@
+"""Kernels that are launched while the one before them still runs, on Hopper and newer.
+
+Some hundreds of kernels a step wait for each other, and each wait costs about as long as a small
+kernel runs. With programmatic dependent launch a kernel is set up, and reads what no kernel writes,
+before the one before it has ended. Every kernel that is launched so says `begin` first and `wait`
+before it touches anything that another kernel writes or reads; so all that ran before is over then.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@cache
+def overlapped(device: torch.device) -> dict[str, bool]:
+    """Return the options of a launch on `device`: OVERLAP, and what the launcher takes for it."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):
+        return {"OVERLAP": True, "launch_pdl": True}
+    return {"OVERLAP": False}
+
+
+@triton.jit
+def begin(OVERLAP: tl.constexpr) -> None:
+    """Let the next kernel be launched."""
+    if OVERLAP:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait(OVERLAP: tl.constexpr) -> None:
+    """Wait until everything that was launched before has ended."""
+    if OVERLAP:
+        gdc_wait()
