@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
-from tuner.engines.redrafter.quant.int4 import Int4Linear, pack, unpack
+from tuner.engines.redrafter.quant.int4 import Int4Linear, TritonInt4Linear, pack, unpack
+from tuner.engines.redrafter.quant.int8 import Int8Linear
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -145,3 +146,24 @@ def test_widened(outputs, inputs):
     linear = layer(outputs, inputs, bias=False)
     exact = linear.dequantized()
     close(widened(*in_order(linear)), exact, torch.zeros_like(exact))
+
+
+@needs_triton
+@torch.inference_mode()
+@pytest.mark.parametrize("rows", [1, 5, 130])
+def test_a_layer_gives_the_same_at_every_number_of_rows(rows, monkeypatch):
+    monkeypatch.setattr("tuner.engines.redrafter.quant.int4._WIDENED_AT_ONCE", 64 * 512)
+    linear = layer(80, 512, bias=True)
+    x = torch.randn(rows, 512, device=DEVICE).bfloat16()
+    got = TritonInt4Linear(linear)(x.unsqueeze(0))
+    exact = exact_product(linear, x)[0]
+    assert got.shape == (1, rows, 80)
+    assert float((got[0].float() - exact).norm() / exact.norm()) < 0.01
+
+
+def test_groups_and_inputs_that_the_kernels_do_not_take():
+    taken = TritonInt4Linear.multiplies
+    assert taken(Int4Linear.from_float(torch.zeros(8, 576)))
+    assert not taken(Int4Linear.from_float(torch.zeros(8, 96))), "groups of 32"
+    assert not taken(Int4Linear.from_float(torch.zeros(1, 1 << 16))), "65,536 inputs"
+    assert not taken(Int8Linear.from_float(torch.zeros(8, 128)))

@@ -12,12 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
 from tuner.errors import BadInput
 
 GROUP_SIZES = (128, 64, 32)
 _LARGEST = 15
 _FEW_ROWS = 16  # beyond, unpacking once for cuBLAS is faster than tinygemm
+_SOME_ROWS = 128  # beyond, it is faster than our own product
+_WIDENED_AT_ONCE = 1 << 25
+_LONGEST_ROW = 1 << 15  # inputs, that a program of ours holds in registers
 
 
 class Int4Linear(QuantizedLinear):
@@ -55,6 +59,66 @@ class Int4Linear(QuantizedLinear):
     def forward(self, x: Tensor) -> Tensor:
         """Unpack the weights in the dtype of `x`, then multiply."""
         return self.add_bias(F.linear(x, self.dequantized().to(x.dtype)))
+
+
+class TritonInt4Linear(DeviceOnly):
+    """Our own INT4 products, from one copy of the weights. CUDA only, bf16 in and out."""
+
+    kernel = "Triton, bf16 activations"
+    codes: Tensor
+    scale_and_zero: Tensor
+    locks: Tensor
+    bias: Tensor | None
+
+    def __init__(self, linear: Int4Linear) -> None:
+        super().__init__()
+        locks = torch.zeros(
+            -(-linear.out_features // 32), dtype=torch.int32, device=linear.codes.device
+        )
+        self.register_buffer("codes", ordered(unpack(linear.codes), linear.group_size))
+        self.register_buffer("scale_and_zero", scale_and_zero(linear.scale, linear.zero))
+        self.register_buffer("locks", locks)
+        self.register_buffer("bias", linear.bias)
+
+    @staticmethod
+    def multiplies(linear: QuantizedLinear) -> bool:
+        """Whether `linear` is one whose groups and inputs the kernels take."""
+        if not isinstance(linear, Int4Linear):
+            return False
+        return linear.group_size >= 64 and linear.in_features <= _LONGEST_ROW
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [..., in] to [..., out]."""
+        from tuner.engines.redrafter.kernels import int4_one_row, int4_rows
+
+        rows = x.flatten(0, -2).contiguous()
+        weights = self.codes, self.scale_and_zero
+        if rows.shape[0] == 1:
+            out = int4_one_row.one_row(rows, *weights, self.bias)
+        elif rows.shape[0] <= _SOME_ROWS:
+            out = int4_rows.multiply(rows, *weights, self.locks, self.bias)
+        else:
+            out = self._through_bf16(rows)
+        return out.view(*x.shape[:-1], -1)
+
+    def gated(self, x: Tensor) -> Tensor:
+        """Return silu(first half) * second half of the outputs: [1, in] to [1, out / 2]."""
+        from tuner.engines.redrafter.kernels.int4_one_row import one_row
+
+        return one_row(x, self.codes, self.scale_and_zero, self.bias, gated=True)
+
+    def _through_bf16(self, rows: Tensor) -> Tensor:
+        """Widen a part of the outputs at a time, so that little memory is taken."""
+        from tuner.engines.redrafter.kernels.int4_widen import widened
+
+        outputs = self.codes.shape[0]
+        out = rows.new_empty(rows.shape[0], outputs)
+        step = max(64, _WIDENED_AT_ONCE // rows.shape[1])
+        for first in range(0, outputs, step):
+            part = slice(first, first + step)
+            weight = widened(self.codes[part], self.scale_and_zero[part])
+            torch.mm(rows, weight.t(), out=out[:, part])
+        return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
 class TinygemmLinear(DeviceOnly):
