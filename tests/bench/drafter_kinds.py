@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from profiles.statistics import repeats_itself
 from tuner.engines.redrafter.drafters import load_draft_method
@@ -27,10 +28,11 @@ from tuner.engines.redrafter.drafters.causal_lm_training import train_causal_lm
 from tuner.engines.redrafter.drafters.local_attention_training import train_local_attention
 from tuner.engines.redrafter.drafters.look_back import LookBackConfig
 from tuner.engines.redrafter.drafters.training_loop import LoopSpec
-from tuner.engines.redrafter.drafters.walk import Text, Walked, read_text, walk
+from tuner.engines.redrafter.drafters.walk import Steps, walk
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, pick_device
 from tuner.engines.redrafter.linear import compute_path
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.training.answers import SHORT, Answers, prepare_answers
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
@@ -41,7 +43,6 @@ from tuner.workloads import HFTokenizer, load_workload
 from tuner.workloads.workload import Message
 
 GRID = ((1, 4), (4, 4))
-SHORT = 16
 TASKS = {
     "long: summarize": "Summarize the text above in three sentences.",
     "long: extract": "Copy all sentences of the text above that name a day, a date or a number.",
@@ -73,16 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         left_out = sum(map(repeats, pairs))
         say(f"{len(pairs)} prompts answered, {left_out} repeat themselves or are short")
         compute = compute_path("bf16" if device.type == "cuda" else "fp32", device)
-        cells: dict[tuple[str, tuple[int, int]], list[Walked]] = {}
-        read: dict[tuple[tuple[int, ...], int], list[Text]] = {}  # of one kind after the other
+        cells: dict[tuple[str, tuple[int, int]], Steps] = {}
+        read: dict[tuple[tuple[int, ...], int], Answers] = {}  # of one kind after the other
+        categories, prompts, answers = map(list, zip(*pairs, strict=True))
         for kind, name in names.items():
             method = load_draft_method(name, base, folder, compute)
             needed = method.context_layers, method.context_window
             if needed not in read:
-                read = {needed: [read_text(base, *pair, method) for pair in pairs]}
+                read = {needed: prepare_answers(base, prompts, answers, categories, method)}
             for cell in GRID:
                 cells[kind, cell] = walk(method, read[needed], *cell)
-                say(f"{kind} at {cell}: {acceptance(cells[kind, cell])}")
+                say(f"{kind} at {cell}: {acceptance(cells[kind, cell], range(len(pairs)))}")
             print_tables(pairs, cells)
 
 
@@ -258,14 +260,14 @@ def repeats(pair: Answered) -> bool:
     return len(pair[2]) < SHORT or repeats_itself(pair[2])
 
 
-def acceptance(walked: list[Walked]) -> str:
-    steps = sum(one.steps for one in walked)
-    return f"{sum(one.committed_tokens for one in walked) / steps:.2f}" if steps else "-"
+def acceptance(steps: Steps, rows: Sequence[int]) -> str:
+    committed = steps.committed[torch.isin(steps.row, torch.tensor(rows, dtype=torch.long))]
+    return f"{float(committed.sum()) / len(committed):.2f}" if len(committed) else "-"
 
 
 def print_tables(
     pairs: list[Answered],
-    cells: dict[tuple[str, tuple[int, int]], list[Walked]],
+    cells: dict[tuple[str, tuple[int, int]], Steps],
 ) -> None:
     """Print acceptance lengths so far: without repeating answers, then with all."""
     groups: dict[str, list[int]] = defaultdict(list)
@@ -279,7 +281,7 @@ def print_tables(
         names = sorted(groups, key=lambda name: (name.startswith("prompts"), name != "all", name))
         for name in names:
             kept = [i for i in groups[name] if wanted or not repeats(pairs[i])]
-            values = [acceptance([walked[i] for i in kept]) for walked in cells.values()]
+            values = [acceptance(steps, kept) for steps in cells.values()]
             print(f"| {name} | {len(kept)} | {' | '.join(values)} |", flush=True)
 
 

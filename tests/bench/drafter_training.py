@@ -24,11 +24,12 @@ from typing import Any
 import torch
 
 from profiles.records import WorkloadSpec
-from tuner.engines.redrafter.checkpoint import load_drafter
-from tuner.engines.redrafter.linear import apply_compute, compute_path
+from tuner.engines.redrafter.drafters import load_draft_method
+from tuner.engines.redrafter.linear import compute_path
+from tuner.engines.redrafter.training.answers import prepare_answers
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.curriculum import Curriculum
-from tuner.engines.redrafter.training.evaluate import measure, prepare_answers
+from tuner.engines.redrafter.training.evaluate import measure
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
 from tuner.engines.redrafter.training.loss import Objective
@@ -279,12 +280,10 @@ def acceptance(options: argparse.Namespace, drafter_dir: Path) -> dict[str, floa
     device = torch.device(options.device)
     longest = max(len(p) + len(a) for p, a in zip(test["prompts"], test["answers"], strict=True))
     base = load_frozen(resolve_model(options.model), device, longest)
-    drafter = load_drafter(drafter_dir, base.config)
-    apply_compute(drafter, compute_path("bf16" if device.type == "cuda" else "fp32", device))
-    answers = prepare_answers(
-        base, test["prompts"], test["answers"], test["categories"], drafter.config.context_layers
-    )
-    report = measure(base, drafter, answers, GRID)
+    compute = compute_path("bf16" if device.type == "cuda" else "fp32", device)
+    method = load_draft_method(str(drafter_dir), base, resolve_model(options.model), compute)
+    answers = prepare_answers(base, test["prompts"], test["answers"], test["categories"], method)
+    report = measure(base, method, answers, GRID)
     kept = {(c.beam_width, c.draft_len): c for c in report.kept if c.category == "all"}
     return {f"{w},{d}": kept[w, d].acceptance_length for w, d in GRID}
 

@@ -30,13 +30,14 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--drafter", default=str(SHIPPED_DRAFTER), help="of any kind")
     options = parser.parse_args()
     device = str(pick_device(options.device))
     tokens = options.max_new_tokens
     prompts = read_prompts(BUILTIN_MODEL, ["builtin"], options.requests, tokens)
     began = time.perf_counter()
     report = evaluate_drafter(
-        resolve_model(BUILTIN_MODEL), SHIPPED_DRAFTER, prompts, CELLS, tokens, device,
+        resolve_model(BUILTIN_MODEL), options.drafter, prompts, CELLS, tokens, device,
         options.precision,
     )  # fmt: skip
     print(f"eval: {time.perf_counter() - began:.1f} s, {report.positions} positions, {device}")
@@ -44,9 +45,15 @@ def main() -> None:
     engine = RedrafterEngine()
     for cell in CELLS:
         counted = evaluated_counts(report, cell)
-        live = live_counts(
-            engine, prompts, cell, tokens, options.precision, device, options.batch_size
+        config = TrialConfig(
+            drafter=options.drafter,
+            quantization=options.precision,
+            device=device,
+            beam_width=cell[0],
+            draft_len=cell[1],
+            batch_size=options.batch_size,
         )
+        live = live_counts(engine, prompts, config, tokens)
         equal = sum(counted[name] == live[name] for name in live)
         sums = [tuple(map(sum, zip(*counts.values(), strict=True))) for counts in (counted, live)]
         shown = "  ".join(f"{t} / {s} = {t / s:.4f}" for s, t in sums)
@@ -64,28 +71,15 @@ def evaluated_counts(report: EvalReport, cell: tuple[int, int]) -> Counts:
 
 
 def live_counts(
-    engine: RedrafterEngine,
-    prompts: Prompts,
-    cell: tuple[int, int],
-    max_new_tokens: int,
-    precision: str,
-    device: str,
-    batch_size: int,
+    engine: RedrafterEngine, prompts: Prompts, config: TrialConfig, max_new_tokens: int
 ) -> Counts:
     """Steps and committed tokens of every category, from the engine's own step records."""
-    stops = HFTokenizer(resolve_model(BUILTIN_MODEL)).stop_token_ids
+    stops = HFTokenizer(resolve_model(config.model)).stop_token_ids
     requests = [
         Request(f"{name}/{number}", prompt, max_new_tokens, stop_token_ids=stops, category=name)
         for name, group in prompts.items()
         for number, prompt in enumerate(group)
     ]
-    config = TrialConfig(
-        quantization=precision,
-        device=device,
-        beam_width=cell[0],
-        draft_len=cell[1],
-        batch_size=batch_size,
-    )
     engine.prepare(config, max_new_tokens + max(len(r.prompt_token_ids) for r in requests))
     steps: Counter[str] = Counter()
     tokens: Counter[str] = Counter()

@@ -21,7 +21,13 @@ Table = dict[str, dict[str, float | None]]
 @reports_errors
 def eval_drafter(
     drafter: Annotated[
-        str | None, typer.Option(help="A drafter directory, ours or Apple's; else the shipped one.")
+        str | None,
+        typer.Option(
+            help="A drafter directory, retrieval or retrieval:PATH; else the shipped one."
+        ),
+    ] = None,
+    draft_vocab_size: Annotated[
+        int | None, typer.Option(min=1, help="Draft the so many most frequent tokens only.")
     ] = None,
     model: Annotated[str, typer.Option(help="smollm2-135m, a directory or a hub id.")] = (
         "smollm2-135m"
@@ -49,8 +55,10 @@ def eval_drafter(
 ) -> None:
     """Measure exact acceptance by beam width, draft length, category and position in the output.
 
+    Every kind of drafter is led through the same answers of the base model, as in serving.
+
     --json prints: `prompts`; `repeating` and `short`, how many answers repeat themselves or are
-    very short; `positions`, how many the drafter was searched at; `temperature`, `device`,
+    very short; `positions`, how many tokens there were to draft; `temperature`, `device`,
     `seconds`. Tables of numbers by `WxD`: `acceptance_length` and `steps` by category ("all" is
     every prompt) without repeating and short answers, `acceptance_length_with_repeating` by
     category, `acceptance_length_by_position` by the output tokens in which a step began. At a
@@ -58,20 +66,21 @@ def eval_drafter(
     `expected_acceptance_length_with_repeating` by category: what the same steps commit on average
     over all tokens that the model may draw.
     """
-    from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, pick_device
+    from tuner.engines.redrafter.engine import pick_device
     from tuner.engines.redrafter.training.evaluate import Sampling, evaluate_drafter
     from tuner.models import resolve_model
 
     began, where = time.monotonic(), str(pick_device(device))
     report = evaluate_drafter(
         resolve_model(model),
-        resolve_model(drafter) if drafter else SHIPPED_DRAFTER,
+        _name(drafter, model),
         read_prompts(model, workload or ["builtin"], requests, max_new_tokens),
         _parse_grid(grid) if grid else None,
         max_new_tokens,
         where,
         precision,
         Sampling(temperature, seed),
+        draft_vocab_size,
         _say,
     )
     result = {
@@ -90,6 +99,15 @@ def eval_drafter(
         _print_grid("acceptance length", report.kept, "acceptance_length")
         if temperature > 0:
             _print_grid("expected", report.kept, "expected_acceptance_length")
+
+
+def _name(drafter: str | None, model: str) -> str:
+    """Return what drafts. Raises BadInput where nothing can."""
+    from tuner.engines.redrafter.engine import SHIPPED_DRAFTER
+    from tuner.models.drafters import check_drafter
+
+    check_drafter(drafter, model)
+    return drafter or str(SHIPPED_DRAFTER)
 
 
 def _parse_grid(text: str) -> list[tuple[int, int]]:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from profiles.records import TrialConfig
 from tests.bench.eval_against_live import CELLS, evaluated_counts, live_counts
+from tests.tuner.engines.drafters.conftest import save_tiny_local_attention
 from tests.tuner.engines.training_tiny import (
     CPU,
     HIDDEN,
@@ -21,24 +23,22 @@ from tests.tuner.engines.training_tiny import (
 )
 from tuner.cli import app
 from tuner.commands.prompts import read_prompts
-from tuner.engines.redrafter.beam import beam_search, grow
-from tuner.engines.redrafter.checkpoint import export_for_apple, load_drafter
+from tuner.engines.redrafter.checkpoint import export_for_apple
 from tuner.engines.redrafter.drafter import Drafter, DrafterConfig
+from tuner.engines.redrafter.drafters import load_draft_method
+from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, RedrafterEngine
+from tuner.engines.redrafter.linear import compute_path
 from tuner.engines.redrafter.training.answers import prepare_answers, write_answers
+from tuner.engines.redrafter.training.batch_decode import Decoding
 from tuner.engines.redrafter.training.evaluate import Sampling, evaluate_drafter, measure
-from tuner.engines.redrafter.training.expected import (
-    Draws,
-    path_chances,
-    read_text,
-    sum_of_tree,
-)
+from tuner.engines.redrafter.training.expected import expected_tokens
 from tuner.engines.redrafter.training.forward import load_frozen, read_rows
-from tuner.engines.redrafter.training.reach import reach, walk
 from tuner.engines.redrafter.training.train import train_drafter
 from tuner.errors import BadInput
 
 LIVE_TOKENS = 14
+FP32 = compute_path("fp32", CPU)
 
 
 @pytest.fixture(scope="module")
@@ -60,41 +60,67 @@ def base(model_dir):
 
 
 @pytest.fixture(scope="module")
-def drafter(drafter_dir, base):
-    return load_drafter(drafter_dir, base.config).float()
-
-
-def beams_of(grown, true_token):
-    """The beams that a search has made, put together from their parents."""
-    beams = true_token.view(-1, 1, 1)
-    for step in grown:
-        parent = step.parent.unsqueeze(-1).expand(-1, -1, beams.shape[-1])
-        beams = torch.cat((beams.gather(1, parent), step.token.unsqueeze(-1)), dim=-1)
-    return beams
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("width", [1, 3, 8, 20])
-def test_a_search_passes_through_every_shorter_one(width):
-    torch.manual_seed(0)
-    drafter = Drafter(DrafterConfig(HIDDEN, VOCAB, HIDDEN, 1, 12, 6))
-    embed, tokens = torch.nn.Embedding(VOCAB, HIDDEN), torch.randint(0, VOCAB, (5,))
-    context = torch.randn(5, HIDDEN)
-    grown = list(grow(drafter, embed, tokens, context, width, 5))
-    for depth in range(1, 6):
-        expected = beam_search(drafter, embed, tokens, context, width, depth)
-        assert torch.equal(beams_of(grown[:depth], tokens), expected)
+def method(drafter_dir, model_dir, base):
+    return load_draft_method(str(drafter_dir), base, model_dir, FP32)
 
 
 def test_every_cell_equals_what_serving_measures(builtin_model):
     """fp32, real prompts, the built-in model and the shipped drafter: equal to the last token."""
     prompts = read_prompts("smollm2-135m", ["builtin"], 2, LIVE_TOKENS)
-    report = evaluate_drafter(builtin_model, SHIPPED_DRAFTER, prompts, CELLS, LIVE_TOKENS)
+    report = evaluate_drafter(builtin_model, str(SHIPPED_DRAFTER), prompts, CELLS, LIVE_TOKENS)
     engine = RedrafterEngine()
-    for cell in CELLS:
-        live = live_counts(engine, prompts, cell, LIVE_TOKENS, "fp32", "cpu", batch_size=2)
-        assert evaluated_counts(report, cell) == live
+    for width, length in CELLS:
+        live = live_counts(engine, prompts, served(width, length), LIVE_TOKENS)
+        assert evaluated_counts(report, (width, length)) == live
     engine.close()
+
+
+def served(width, length, **changes):
+    settings = {"quantization": "fp32", "device": "cpu", "batch_size": 2}
+    return TrialConfig(beam_width=width, draft_len=length, **settings | changes)
+
+
+@pytest.mark.parametrize("kind", ["retrieval", "retrieval with a store", "causal LM", "local"])
+def test_every_kind_counts_what_serving_measures(kind, model_dir, drafter_dir, base, tmp_path):
+    """fp32, temperature 0, prompts of several lengths: equal in every category and cell."""
+    (tmp_path / "store.txt").write_text("w9 w10 w11 w12 w13", encoding="utf-8")
+    look = {"window": 8, "num_heads": 2, "head_dim": 8}
+    name = {
+        "retrieval": lambda: "retrieval",
+        "retrieval with a store": lambda: f"retrieval:{tmp_path / 'store.txt'}",
+        "causal LM": lambda: str(model_dir),
+        "local": lambda: str(
+            save_tiny_local_attention(tmp_path / "local", drafter_dir, base.config, **look)
+        ),
+    }[kind]()
+    prompts = {f"{n} words": random_prompts(9, n, seed=n) for n in (2, 7, 19)}
+    grid = ((1, 3), (4, 4), (8, 2))
+    report = evaluate_drafter(model_dir, name, prompts, grid, 24)
+    engine = RedrafterEngine()
+    for width, length in grid:
+        config = served(width, length, model=str(model_dir), drafter=name)
+        live = live_counts(engine, prompts, config, 24)
+        assert evaluated_counts(report, (width, length)) == live
+    engine.close()
+    every = next(cell for cell in report.everything if cell.category == "all")
+    assert every.acceptance_length > 1
+
+
+def test_a_smaller_draft_vocabulary_counts_what_serving_measures(model_dir, drafter_dir):
+    prompts = {"a": random_prompts(12, 6, seed=2)}
+    engine, lengths = RedrafterEngine(), []
+    for size in (4, None):
+        drafts = {"drafter": str(drafter_dir), "draft_vocab_size": size}
+        report = evaluate_drafter(
+            model_dir, str(drafter_dir), prompts, ((4, 4),), 24, draft_vocab_size=size
+        )
+        live = live_counts(engine, prompts, served(4, 4, model=str(model_dir), **drafts), 24)
+        assert evaluated_counts(report, (4, 4)) == live
+        lengths.append(report.everything[0].acceptance_length)
+    engine.close()
+    assert lengths[0] < lengths[1]
+    whole = evaluate_drafter(model_dir, str(drafter_dir), prompts, None, 8, draft_vocab_size=4)
+    assert {cell.beam_width for cell in whole.kept} == {1, 2, 4}
 
 
 @pytest.mark.gpu
@@ -103,7 +129,7 @@ def test_a_gpu_counts_the_same_in_fp32(model_dir, drafter_dir):
     grid = [(width, length) for width in (1, 3, 8) for length in (1, 2, 4)]
     sampling = Sampling(temperature=0.0)
     reports = [
-        evaluate_drafter(model_dir, drafter_dir, prompts, grid, 32, device, "fp32", sampling)
+        evaluate_drafter(model_dir, str(drafter_dir), prompts, grid, 32, device, "fp32", sampling)
         for device in ("cpu", "cuda")
     ]
     assert reports[0] == reports[1]
@@ -111,7 +137,7 @@ def test_a_gpu_counts_the_same_in_fp32(model_dir, drafter_dir):
 
 def test_positions_divide_the_whole(model_dir, drafter_dir):
     prompts = {"a": random_prompts(20, 6, seed=2)}
-    report = evaluate_drafter(model_dir, drafter_dir, prompts, ((2, 3),), 48)
+    report = evaluate_drafter(model_dir, str(drafter_dir), prompts, ((2, 3),), 48)
     (whole,) = (cell for cell in report.kept if cell.category == "all")
     parts = report.by_position
     assert [part.category for part in parts] == ["1-32", "33-64"]
@@ -128,45 +154,35 @@ def chance_of(base, prefix, path, temperature):
 
 @torch.no_grad()
 @pytest.mark.parametrize("room", [9, 2])
-def test_expected_acceptance_is_the_sum_over_the_tree(base, drafter, room):
+def test_expected_acceptance_is_the_sum_over_the_tree(base, method, room):
     prompt, answer = random_prompts(1, 6, seed=4)[0], random_prompts(1, 12, seed=5)[0]
-    layers = drafter.config.context_layers
-    answers = prepare_answers(base, [prompt], [answer], ["a"], layers)
-    text = read_text(base, answers.tokens[0])
-    offsets = torch.tensor([0, 3, 7])
-    at = int(answers.start[0]) + offsets
-    true_token, context = text.tokens[at + 1], answers.contexts[0, offsets]
-    grown = list(grow(drafter, base.embed_tokens, true_token, context, 4, 4))
-    stop = int(grown[0].token[0, 1])  # a token that is drafted
-    chances = path_chances(base, text, at, grown, Draws(0.7, frozenset([stop]), 20))
-    for length in (1, 2, 4):
-        got = sum_of_tree(grown[:length], chances[:length], torch.full((3,), room))
-        beams = beams_of(grown[:length], true_token).tolist()
-        for row in range(3):
-            prefix = [*text.tokens[: int(at[row]) + 2].tolist()]
-            nodes = {tuple(beam[1 : 1 + k]) for beam in beams[row] for k in range(1, length + 1)}
-            counted = [n for n in nodes if stop not in n and len(n) <= room]
+    answers = prepare_answers(base, [prompt], [answer], ["a"], method)
+    taken = {(4, length): walk(method, answers, 4, length) for length in (1, 2, 4)}
+    stop = int(taken[4, 4].beams[0, 1, 1])  # a token that is drafted
+    draws = Decoding(room + 2, frozenset([stop]), 0.7)
+    wanted = expected_tokens(base, answers, taken, draws)
+    for cell, steps in taken.items():
+        for offset, beams, got in zip(
+            steps.offset.tolist(), steps.beams.tolist(), wanted[cell].tolist(), strict=True
+        ):
+            prefix = [*prompt, *answer[: offset + 1]]
+            nodes = {tuple(beam[1:end]) for beam in beams for end in range(2, len(beam) + 1)}
+            counted = [n for n in nodes if stop not in n and len(n) <= room - offset]
             expected = sum(chance_of(base, prefix, node, 0.7) for node in counted)
-            assert got[row] == pytest.approx(expected, rel=1e-4)
+            assert got == pytest.approx(1 + expected, rel=1e-4)
 
 
 @torch.no_grad()
-def test_expected_and_drawn_acceptance_agree(base, drafter):
-    prompts = {"a": random_prompts(120, 6, seed=6)}
-    stops = frozenset([STOP])
-    layers = drafter.config.context_layers
-    answers = write_answers(base, prompts, 16, stops, layers, temperature=1.0, seed=3)
-    report = measure(base, drafter, answers, ((1, 2), (4, 4)), Draws(1.0, stops, 16))
+@pytest.mark.parametrize("kind", ["recurrent", "causal LM"])
+def test_expected_and_drawn_acceptance_agree(base, model_dir, method, kind):
+    if kind == "causal LM":
+        method = load_draft_method(str(model_dir), base, model_dir, FP32)
+    how = Decoding(16, frozenset([STOP]), temperature=1.0, seed=3)
+    answers = write_answers(base, {"a": random_prompts(120, 6, seed=6)}, how, method)
+    report = measure(base, method, answers, ((1, 2), (4, 4)), how)
     for cell in report.everything:
         assert cell.acceptance_length > 1.1
         assert cell.expected_acceptance_length == pytest.approx(cell.acceptance_length, rel=0.03)
-
-
-def test_an_answer_of_one_token_takes_no_step(base, drafter):
-    layers = drafter.config.context_layers
-    answers = prepare_answers(base, [[5, 6]], [[STOP]], ["a"], layers)
-    steps = walk(reach(base, drafter, answers, 2, 2)[1], answers.drafted)
-    assert not steps.begins.any() and not steps.committed.any()
 
 
 def test_the_whole_grid_is_printed_for_either_layout(model_dir, tmp_path):
@@ -191,19 +207,34 @@ def test_the_whole_grid_is_printed_for_either_layout(model_dir, tmp_path):
     assert report["prompts"] == 6 and report["positions"] > 0
 
 
+def test_drafters_without_training_are_printed_too(model_dir):
+    arguments = [
+        "eval-drafter", "--model", str(model_dir), "--drafter", "retrieval", "--requests", "4",
+        "--max-new-tokens", "20", "--grid", "1x9,4x2", "--device", "cpu", "--json",
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["acceptance_length"]["all"].keys() == {"1x9", "4x2"}
+    refused = CliRunner().invoke(app, [*arguments, "--draft-vocab-size", "9"])
+    assert refused.exit_code == 2
+    assert "draft_vocab_size = 9: retrieval has none" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"grid": ((4, 5),)}, "grid = .*the drafter was trained for draft_len 4 at most"),
         ({"sampling": Sampling(temperature=-1)}, r"temperature = -1: must be in \[0, 2\]"),
         ({"precision": "bf16"}, "precision = 'bf16': acceptance is measured in fp32 on a CPU"),
+        ({"grid": ((5, 2),), "draft_vocab_size": 4}, "draft_vocab_size = 4: .*beam_width, 5"),
+        ({"draft_vocab_size": 61}, "draft_vocab_size = 61: the drafter has 60 tokens"),
         ({"max_new_tokens": 2000}, "max_new_tokens = 2006: the model has 1024 positions"),
     ],
 )
 def test_impossible_settings_are_named(model_dir, drafter_dir, settings, message):
     prompts = {"a": random_prompts(1, 6, seed=1)}
     with pytest.raises(BadInput, match=message):
-        evaluate_drafter(model_dir, drafter_dir, prompts, **settings)
+        evaluate_drafter(model_dir, str(drafter_dir), prompts, **settings)
 
 
 def test_a_base_model_is_read_once_whatever_the_grid(model_dir, drafter_dir, monkeypatch):
@@ -222,6 +253,6 @@ def test_a_base_model_is_read_once_whatever_the_grid(model_dir, drafter_dir, mon
     forwards = []
     for grid in (((1, 1),), ((1, 1), (2, 4), (4, 2), (8, 4))):
         seen.clear()
-        evaluate_drafter(model_dir, drafter_dir, prompts, grid, 24)
+        evaluate_drafter(model_dir, str(drafter_dir), prompts, grid, 24)
         forwards.append(len(seen))
     assert forwards[0] == forwards[1]

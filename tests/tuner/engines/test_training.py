@@ -18,6 +18,7 @@ from tests.tuner.engines.training_tiny import tiny_spec as spec
 from tuner.engines.redrafter.beam import beam_search
 from tuner.engines.redrafter.checkpoint import load_drafter, save_drafter
 from tuner.engines.redrafter.training import evaluate, generate, train
+from tuner.engines.redrafter.training.answers import SHORT
 from tuner.engines.redrafter.training.batch import BatchReader
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen, read_rows
@@ -56,8 +57,10 @@ def test_training_beats_an_untrained_drafter(model_dir, data, trained, tmp_path)
     out, report, seen = trained
     train.train_drafter(spec(model_dir, data, tmp_path, max_steps=1, learning_rate=1e-9))
     grid = ((1, 3), (4, 4))
-    after = by_cell(evaluate.evaluate_drafter(model_dir, out, PROMPTS, grid, 24).everything)
-    before = by_cell(evaluate.evaluate_drafter(model_dir, tmp_path, PROMPTS, grid, 24).everything)
+    after = by_cell(evaluate.evaluate_drafter(model_dir, str(out), PROMPTS, grid, 24).everything)
+    before = by_cell(
+        evaluate.evaluate_drafter(model_dir, str(tmp_path), PROMPTS, grid, 24).everything
+    )
     for cell in (("all", 1, 3), ("all", 4, 4)):
         assert after[cell].acceptance_length > before[cell].acceptance_length + 0.8
     assert report.steps == 200 and report.loss < seen[0].loss
@@ -105,7 +108,7 @@ def slow_walk(base, drafter, prompt, answer, width, length):
 def test_acceptance_equals_a_slow_reference(model_dir, trained):
     out, _, _ = trained
     grid = ((1, 1), (1, 4), (3, 2), (8, 4))
-    report = evaluate.evaluate_drafter(model_dir, out, PROMPTS, grid, 24)
+    report = evaluate.evaluate_drafter(model_dir, str(out), PROMPTS, grid, 24)
     base = load_frozen(model_dir, CPU, 128)
     drafter = load_drafter(out, base.config).float()
     cells, kept = by_cell(report.everything), by_cell(report.kept)
@@ -118,7 +121,7 @@ def test_acceptance_equals_a_slow_reference(model_dir, trained):
                 answer = answer[answer >= 0].tolist()
                 counted = slow_walk(base, drafter, prompt, answer, width, length)
                 sums[name] = [x + y for x, y in zip(sums[name], counted, strict=True)]
-                if len(answer) >= evaluate.SHORT and not repeats_itself(answer):
+                if len(answer) >= SHORT and not repeats_itself(answer):
                     good = [x + y for x, y in zip(good, counted, strict=True)]
         for name, (steps, committed) in sums.items():
             cell = cells[name, width, length]
@@ -241,5 +244,5 @@ def test_bad_training_input_is_named(model_dir, data, tmp_path, changes, field):
 )
 def test_bad_evaluation_input_is_named(model_dir, trained, prompts, grid, field):
     with pytest.raises(BadInput) as caught:
-        evaluate.evaluate_drafter(model_dir, trained[0], prompts, grid)
+        evaluate.evaluate_drafter(model_dir, str(trained[0]), prompts, grid)
     assert caught.value.field == field

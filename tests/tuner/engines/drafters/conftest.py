@@ -16,6 +16,7 @@ from tuner.engines.redrafter.drafters.look_back import (
     save_local_attention,
 )
 from tuner.engines.redrafter.linear import compute_path
+from tuner.engines.redrafter.training.answers import prepare_answers
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen
 
@@ -38,6 +39,21 @@ def save_tiny_local_attention(folder, recurrent_dir, base_config, **settings):
     config = LookBackConfig(**{"window": 12, "num_heads": 2, "head_dim": 8} | settings)
     save_local_attention(recurrent, LookBack(config, recurrent.config), folder)
     return folder
+
+
+def answers_for(tiny, method, pairs=None):
+    """Prompts and answers, read for `method`; those of the base model if none are given."""
+    prompts, answers = zip(*(pairs or tiny.pairs), strict=True)
+    return prepare_answers(tiny.base, prompts, answers, ["any"] * len(prompts), method)
+
+
+def counts(answers, steps):
+    """Steps and committed tokens of every answer."""
+    rows = len(answers.tokens)
+    committed = torch.zeros(rows, dtype=torch.long).index_add(0, steps.row, steps.committed)
+    return list(
+        zip(torch.bincount(steps.row, minlength=rows).tolist(), committed.tolist(), strict=True)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tuner.engines.drafters.conftest import save_tokenizer
+from tests.tuner.engines.drafters.conftest import answers_for, counts, save_tokenizer
 from tests.tuner.engines.tiny import save_tiny_llama
 from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.drafters import load_draft_method
@@ -18,7 +18,7 @@ from tuner.engines.redrafter.drafters.causal_lm_training import (
     train_causal_lm,
 )
 from tuner.engines.redrafter.drafters.training_loop import LoopSpec
-from tuner.engines.redrafter.drafters.walk import read_text, walk
+from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.linear import compute_path
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.errors import BadInput
@@ -61,8 +61,9 @@ def test_a_vocabulary_padded_further_proposes_known_tokens_only(tiny, tmp_path):
     folder = save_tiny_llama(tmp_path / "padded", vocab=64)
     save_tokenizer(folder)
     method = load(tiny, folder)
-    texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-    assert all(walked.committed_tokens == 23 for walked in walk(method, texts, 30, 2))
+    answers = answers_for(tiny, method)
+    walked = counts(answers, walk(method, answers, 30, 2))
+    assert [committed for _, committed in walked] == [23] * len(tiny.pairs)
     method.reserve(1, 40)
     method.join(1, [1, 2], torch.empty(1, 0))
     beams = method.propose(torch.tensor([1]), torch.tensor([2]), torch.empty(1, 0), 30, 2)
@@ -111,6 +112,5 @@ def test_training_beats_the_untrained_layers(tiny, tmp_path):
     steps = {}
     for name in ("before", "after"):
         method = load(tiny, tmp_path / name)
-        texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-        steps[name] = sum(walked.steps for walked in walk(method, texts, 1, 4))
+        steps[name] = len(walk(method, answers_for(tiny, method), 1, 4).row)
     assert steps["after"] < 0.7 * steps["before"]

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from profiles.records import RequestRecord, StepRecord, TrialConfig
-from tests.tuner.engines.drafters.conftest import NEW_TOKENS
+from tests.tuner.engines.drafters.conftest import NEW_TOKENS, answers_for
 from tests.tuner.engines.drafters.test_walk import METHODS
 from tests.tuner.engines.tiny import VOCAB
 from tuner.engines.base import Request
 from tuner.engines.redrafter import decode, prefill
 from tuner.engines.redrafter.draft_length import DraftLength
-from tuner.engines.redrafter.drafters.walk import read_text, walk
+from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.engine import RedrafterEngine
 from tuner.engines.redrafter.kv_cache import KVCache
 from tuner.errors import BadInput
@@ -83,8 +83,7 @@ def test_static_shapes_with_prompts_in_chunks(tiny, monkeypatch, kind):
 @pytest.mark.parametrize("kind", METHODS)
 def test_live_steps_are_those_of_the_walk(engine, tiny, kind):
     method = tiny.load(kind)
-    texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-    expected = sum(walked.steps for walked in walk(method, texts, 4, 4))
+    expected = len(walk(method, answers_for(tiny, method), 4, 4).row)
     requests = [Request(str(i), tuple(p), NEW_TOKENS) for i, (p, _) in enumerate(tiny.pairs)]
     for batch in (1, 2):
         got, steps = serve(

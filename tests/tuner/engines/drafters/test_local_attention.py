@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.tuner.engines.drafters.conftest import save_tiny_local_attention
+from tests.tuner.engines.drafters.conftest import (
+    answers_for,
+    counts,
+    save_tiny_local_attention,
+)
 from tests.tuner.engines.tiny import edit_config, save_tiny_drafter
 from tuner.engines.redrafter.drafters.local_attention_training import (
     train_local_attention,
@@ -14,7 +18,7 @@ from tuner.engines.redrafter.drafters.local_attention_training import (
 )
 from tuner.engines.redrafter.drafters.look_back import LookBackConfig, load_local_attention
 from tuner.engines.redrafter.drafters.training_loop import LoopSpec
-from tuner.engines.redrafter.drafters.walk import read_text, walk
+from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.training.batch import Batch
 from tuner.engines.redrafter.training.forward import read_rows
 from tuner.engines.redrafter.training.rows import AnswerRows
@@ -102,8 +106,7 @@ def test_training_teaches_it_to_look_back(tiny, tmp_path):
     for name in (recurrent, tmp_path / "out"):
         compute = compute_path("fp32", torch.device("cpu"))
         method = load_draft_method(str(name), tiny.base, tiny.model_dir, compute)
-        texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-        steps[name] = sum(walked.steps for walked in walk(method, texts, 1, 4))
+        steps[name] = len(walk(method, answers_for(tiny, method), 1, 4).row)
     assert steps[tmp_path / "out"] < 0.7 * steps[recurrent]
 
 
@@ -112,8 +115,8 @@ def test_an_untrained_look_back_adds_nothing(tiny, tmp_path):
     method = tiny.load("local attention")
     nn.init.zeros_(method.look_back.output.weight)
     method.recurrent = recurrent.drafter
-    counts = []
+    walked = []
     for one in (recurrent, method):
-        texts = [read_text(tiny.base, "any", *pair, one) for pair in tiny.pairs]
-        counts.append(walk(one, texts, 4, 4))
-    assert counts[0] == counts[1]
+        answers = answers_for(tiny, one)
+        walked.append(counts(answers, walk(one, answers, 4, 4)))
+    assert walked[0] == walked[1]

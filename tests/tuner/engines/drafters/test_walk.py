@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.tuner.engines.drafters.conftest import NEW_TOKENS
+from tests.tuner.engines.drafters.conftest import NEW_TOKENS, answers_for, counts
 from tuner.engines.redrafter.accept import accept
-from tuner.engines.redrafter.drafters.walk import Text, Walked, read_text, walk
+from tuner.engines.redrafter.drafters import walk as walk_module
+from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.training.forward import read_rows
 from tuner.engines.redrafter.tree import build_tree
 
@@ -60,27 +61,40 @@ def test_the_text_is_the_base_models_and_the_walk_counts_its_steps(tiny, kind, w
         text, taken = serve(tiny.base, method, prompt, width, length)
         assert text == answer
         steps.append(taken)
-    texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-    walked = walk(method, texts, width, length)
-    assert walked == [Walked(taken, NEW_TOKENS - 1) for taken in steps]
+    answers = answers_for(tiny, method)
+    walked = counts(answers, walk(method, answers, width, length))
+    assert walked == [(taken, NEW_TOKENS - 1) for taken in steps]
 
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_answers_of_no_token_and_of_one_take_no_step(tiny, kind):
     method = tiny.load(kind)
     prompt, answer = tiny.pairs[0]
-    texts = [read_text(tiny.base, "any", prompt, answer[:n], method) for n in (0, 1, 2)]
-    assert walk(method, texts, 2, 3) == [Walked(0, 0), Walked(0, 0), Walked(1, 1)]
+    answers = answers_for(tiny, method, [(prompt, answer[:n]) for n in (0, 1, 2)])
+    assert counts(answers, walk(method, answers, 2, 3)) == [(0, 0), (0, 0), (1, 1)]
+    nothing = answers_for(tiny, method, [(prompt, answer[:1])])
+    assert counts(nothing, walk(method, nothing, 2, 3)) == [(0, 0)]
 
 
 def test_a_perfect_draft_is_taken_whole(tiny):
     method = tiny.load("retrieval")
     loop = [1, 2, 3, 4, 5]
-    text = Text("any", loop * 3, loop * 4 + [1], torch.zeros(36, 1), 0)
-    assert walk(method, [text], 1, 4) == [Walked(4, 20)]
+    answers = answers_for(tiny, method, [(loop * 3, [*loop * 4, 1])])
+    steps = walk(method, answers, 1, 4)
+    assert steps.offset.tolist() == [0, 5, 10, 15] and steps.committed.tolist() == [5] * 4
+    assert steps.beams.tolist() == [[loop]] * 4
 
 
 def test_the_base_model_as_its_own_drafter_is_always_right(tiny):
     method = tiny.load("the base model itself")
-    texts = [read_text(tiny.base, "any", *pair, method) for pair in tiny.pairs]
-    assert walk(method, texts, 1, 4) == [Walked(5, 23)] * len(texts)
+    answers = answers_for(tiny, method)
+    assert counts(answers, walk(method, answers, 1, 4)) == [(5, 23)] * len(tiny.pairs)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_it_does_not_matter_how_many_walk_side_by_side(tiny, kind, monkeypatch):
+    method = tiny.load(kind)
+    answers = answers_for(tiny, method)
+    together = counts(answers, walk(method, answers, 3, 4))
+    monkeypatch.setattr(walk_module, "SIDE_BY_SIDE", 2)
+    assert counts(answers, walk(method, answers, 3, 4)) == together

@@ -1,137 +1,114 @@
-"""Exact acceptance of any draft method at temperature 0, without an engine.
+"""Exact acceptance of any draft method on given texts, without an engine.
 
-The text that the base model writes does not depend on who drafts. So its greedy answers are written
-once and every method is led through them as in serving: draft, accept what agrees, go on after the
-base model's own next token.
+The text that the base model writes does not depend on who drafts. So its answers are written once
+and a method is led through them as in serving: draft, accept what agrees, go on after the base
+model's own next token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tuner.engines.redrafter.drafters.base import DraftMethod
-from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.forward import read_rows
+from tuner.engines.redrafter.training.answers import Answers
+
+SIDE_BY_SIDE = 128  # answers; what methods remember of them is held at once
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A prompt and its greedy answer, with the contexts of positions from `start` on."""
+class Steps:
+    """S steps through answers, on the CPU. The first token of an answer comes from its prompt."""
 
-    category: str
-    prompt: list[int]
-    answer: list[int]
-    context: Tensor  # [P + A - start, context_size]
-    start: int
-
-    def contexts(self, begin: int, end: int) -> Tensor:
-        """Return the contexts of positions `begin` to `end` of prompt and answer."""
-        return self.context[begin - self.start : end - self.start]
-
-
-@dataclass(frozen=True, slots=True)
-class Walked:
-    """The steps that an answer took, and the tokens committed in them (not the first token)."""
-
-    steps: int
-    committed_tokens: int
+    row: Tensor  # [S] the answer
+    offset: Tensor  # [S] the step begins when offset + 1 of its tokens are written
+    committed: Tensor  # [S] tokens
+    beams: Tensor  # [S, W, 1 + D] int32, what was drafted behind the true token
 
 
 @torch.inference_mode()
-def read_text(
-    base: Llama, category: str, prompt: list[int], answer: list[int], method: DraftMethod
-) -> Text:
-    """Read a prompt and its answer with the base model; keep the contexts that `method` needs."""
-    tokens = torch.tensor([[*prompt, *answer]], device=base.norm.weight.device)
-    _, context = read_rows(base, tokens, method.context_layers)
-    start = max(0, len(prompt) - max(1, method.context_window))
-    return Text(category, prompt, answer, context[0, start:].clone(), start)
+def walk(method: DraftMethod, answers: Answers, beam_width: int, draft_len: int) -> Steps:
+    """Lead `method` through all answers.
+
+    Raises:
+        BadInput: an answer is longer than the method can reach.
+    """
+    drafted = answers.drafted.cpu()
+    longest = int(answers.last.max()) + 2 + beam_width * draft_len
+    nothing = torch.zeros(0, dtype=torch.long)
+    no_beams = torch.zeros(0, beam_width, 1 + draft_len, dtype=torch.int32)
+    taken = [Steps(nothing, nothing, nothing, no_beams)]
+    for rows in drafted.nonzero().flatten().split(SIDE_BY_SIDE):
+        method.reserve(len(rows), longest)
+        walkers = _Walkers(method, answers, rows)
+        while len(walkers.row):
+            taken.append(walkers.step(beam_width, draft_len))
+    return Steps(
+        torch.cat([steps.row for steps in taken]),
+        torch.cat([steps.offset for steps in taken]),
+        torch.cat([steps.committed for steps in taken]),
+        torch.cat([steps.beams for steps in taken]),
+    )
 
 
-@torch.inference_mode()
-def walk(
-    method: DraftMethod, texts: Sequence[Text], beam_width: int, draft_len: int
-) -> list[Walked]:
-    """Lead `method` through all texts side by side; return what each took."""
-    longest = max(len(text.prompt) + len(text.answer) for text in texts)
-    method.reserve(len(texts), longest + 1 + beam_width * draft_len)
-    walkers = [_Walker(place, text) for place, text in enumerate(texts, start=1)]
-    going = [walker for walker in walkers if not walker.at_end]
-    for walker in going:
-        walker.join(method)
-    while going:
-        drafts = _propose(method, going, beam_width, draft_len)
-        committed = [w.advance(beams) for w, beams in zip(going, drafts, strict=True)]
-        _observe(method, going, committed, draft_len)
-        going = [walker for walker in going if not walker.at_end]
-    return [Walked(w.steps, w.written - 1) for w in walkers]
+class _Walkers:
+    """Where the answers that are not at their end stand: [B] places, rows and offsets."""
 
+    def __init__(self, method: DraftMethod, answers: Answers, rows: Tensor) -> None:
+        self.method, self.answers = method, answers
+        self.tokens, self.start = answers.tokens.cpu(), answers.start.cpu()
+        self.last, self.drafted = answers.last.cpu(), answers.drafted.cpu()
+        self.row, self.offset = rows, torch.zeros_like(rows)
+        self.place = torch.arange(1, len(rows) + 1)
+        for place, row in zip(self.place.tolist(), rows.tolist(), strict=True):
+            start = int(self.start[row])
+            prompt = answers.contexts[row, max(0, answers.window - 1 - start) : answers.window]
+            method.join(place, self.tokens[row, : start + 2].tolist(), prompt)
 
-class _Walker:
-    """Where one answer stands: its first `written` tokens are committed."""
+    def step(self, beam_width: int, draft_len: int) -> Steps:
+        """Draft, accept what agrees with the answers and one token more."""
+        beams = self._propose(beam_width, draft_len)
+        truth = self._written(1 + draft_len)
+        agrees = beams[..., 1:] == truth[:, None, :draft_len]
+        accepted = agrees.long().cumprod(-1).sum(-1).amax(-1)
+        committed = torch.minimum(accepted + 1, self.drafted[self.row] - self.offset)
+        steps = Steps(self.row, self.offset, committed, beams.int())
+        self._go_on(committed, truth)
+        return steps
 
-    def __init__(self, place: int, text: Text) -> None:
-        self.place, self.text = place, text
-        self.written, self.steps = 1, 0
+    def _written(self, count: int) -> Tensor:
+        """The next `count` tokens of every answer, [B, count]; -1 past its end."""
+        at = (self.start[self.row] + self.offset + 2)[:, None] + torch.arange(count)
+        tokens = self.tokens[self.row[:, None], at.clamp(max=self.tokens.shape[1] - 1)]
+        return tokens.masked_fill(at > self.last[self.row, None], -1)
 
-    @property
-    def at_end(self) -> bool:
-        return self.written >= len(self.text.answer)
+    def _propose(self, beam_width: int, draft_len: int) -> Tensor:
+        """Drafts [B, W, 1 + D] on the CPU."""
+        answers, device = self.answers, self.answers.tokens.device
+        place = self.place.to(device) if self.method.graph_safe else self.place
+        row, offset = self.row.to(device), self.offset.to(device)
+        true_token = answers.tokens[row, answers.start[row] + offset + 1]
+        context = answers.contexts[row, answers.window - 1 + offset]
+        beams = self.method.propose(place, true_token, context, beam_width, draft_len)
+        assert beams.shape == (len(row), beam_width, 1 + draft_len)
+        assert torch.equal(beams[..., 0], true_token.unsqueeze(1).expand(-1, beam_width))
+        return beams.cpu()
 
-    @property
-    def position(self) -> int:
-        """Position whose context the newest token was chosen from."""
-        return len(self.text.prompt) + self.written - 2
-
-    def join(self, method: DraftMethod) -> None:
-        prompt = self.text.prompt
-        context = self.text.contexts(self.text.start, len(prompt))
-        method.join(self.place, [*prompt, self.text.answer[0]], context)
-
-    def advance(self, beams: list[list[int]]) -> list[int]:
-        """Accept what agrees with the answer and one token more; return what was committed."""
-        rest = self.text.answer[self.written :]
-        accepted = max(_agreement(beam[1:], rest) for beam in beams)
-        committed = rest[: accepted + 1]
-        self.steps += 1
-        self.written += len(committed)
-        return committed
-
-
-def _agreement(draft: list[int], truth: list[int]) -> int:
-    pairs = zip(draft, truth, strict=False)
-    shorter = min(len(draft), len(truth))
-    return next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), shorter)
-
-
-def _propose(
-    method: DraftMethod, going: list[_Walker], beam_width: int, draft_len: int
-) -> list[list[list[int]]]:
-    device = going[0].text.context.device
-    places = torch.tensor([w.place for w in going], device=device if method.graph_safe else "cpu")
-    true_token = torch.tensor([w.text.answer[w.written - 1] for w in going], device=device)
-    context = torch.cat([w.text.contexts(w.position, w.position + 1) for w in going])
-    beams = method.propose(places, true_token, context, beam_width, draft_len)
-    assert beams.shape == (len(going), beam_width, 1 + draft_len)
-    assert torch.equal(beams[..., 0], true_token.unsqueeze(1).expand(-1, beam_width))
-    drafts: list[list[list[int]]] = beams.tolist()
-    return drafts
-
-
-def _observe(
-    method: DraftMethod, went: list[_Walker], committed: list[list[int]], draft_len: int
-) -> None:
-    """Tell `method` what was committed; who is at the end leaves."""
-    pairs = [(w, tokens) for w, tokens in zip(went, committed, strict=True) if not w.at_end]
-    for walker in went:
-        if walker.at_end:
-            method.leave(walker.place)
-    if not pairs:
-        return
-    contexts = [w.text.contexts(w.position + 1 - len(new), w.position + 1) for w, new in pairs]
-    padded = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True)
-    method.observe([w.place for w, _ in pairs], [new for _, new in pairs], padded)
+    def _go_on(self, committed: Tensor, truth: Tensor) -> None:
+        """Tell the method what was committed; who is at the end leaves."""
+        before, self.offset = self.offset, self.offset + committed
+        goes = self.offset < self.drafted[self.row]
+        for place in self.place[~goes].tolist():
+            self.method.leave(place)
+        self.place, self.row, self.offset = self.place[goes], self.row[goes], self.offset[goes]
+        if not self.method.remembers or not len(self.row):
+            return
+        counts = committed[goes].tolist()
+        columns = self.answers.window + before[goes, None] + torch.arange(max(counts))
+        columns = columns.clamp(max=self.answers.contexts.shape[1] - 1)
+        device = self.answers.contexts.device
+        context = self.answers.contexts[self.row[:, None].to(device), columns.to(device)]
+        new = [row[:n] for row, n in zip(truth[goes].tolist(), counts, strict=True)]
+        self.method.observe(self.place.tolist(), new, context)

@@ -1,9 +1,7 @@
 """What a drafter is worth: exact acceptance for a grid of beam widths and draft lengths.
 
-The base model writes its answers once, greedily or by sampling, and reads them once. The drafter is
-searched at every position (`reach`), and for each (beam_width, draft_len) the answers are walked
-exactly as in serving: draft, accept what agrees, go on past the accepted drafts and the base
-model's own next token.
+The base model writes its answers once, greedily or by sampling, and reads them once. Then the
+drafter, of whatever kind, is led through them (`drafters.walk`) for each (beam_width, draft_len).
 
 That holds for sampled answers too. Verification draws every token from the base model and accepts
 the drafts that the draws agree with, so the text is a sample of the base model whatever is drafted,
@@ -15,29 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from tuner.engines.base import Progress
-from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
-from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.linear import apply_compute, compute_path
+from tuner.engines.redrafter.checkpoint import load_llama
+from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
+from tuner.engines.redrafter.drafters.walk import Steps, walk
+from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.answers import (
-    SHORT,
-    Answers,
-    prepare_answers,
-    write_answers,
-)
-from tuner.engines.redrafter.training.expected import Draws, expected_steps
-from tuner.engines.redrafter.training.reach import Steps, reach, walk
+from tuner.engines.redrafter.training.answers import Answers, write_answers
+from tuner.engines.redrafter.training.batch_decode import Decoding
+from tuner.engines.redrafter.training.expected import expected_tokens
 from tuner.errors import BadInput, UnsupportedConfig
 from tuner.workloads.tokenizer import HFTokenizer
-
-__all__ = ["SHORT", "Answers", "prepare_answers", "write_answers"]
 
 GRID = tuple((width, length) for width in (1, 2, 4, 8, 16, 32) for length in range(1, 7))
 EVERY = "all"
@@ -78,7 +69,7 @@ class AcceptanceCell:
 class EvalReport:
     """`everything` counts every answer; `kept` leaves out what repeats itself or is short.
 
-    `by_position` is over what `kept` counts. `positions` is how many the drafter was searched at.
+    `by_position` is over what `kept` counts. `positions` is how many tokens steps had to commit.
     """
 
     kept: list[AcceptanceCell]
@@ -100,70 +91,77 @@ class Sampling:
 
 def evaluate_drafter(
     model_dir: Path,
-    drafter_dir: Path,
+    drafter: str,
     prompts: Mapping[str, Sequence[Sequence[int]]],
     grid: Sequence[tuple[int, int]] | None = None,
     max_new_tokens: int = 256,
     device: str = "cpu",
     precision: str | None = None,
     sampling: Sampling = Sampling(),
+    draft_vocab_size: int | None = None,
     on_progress: Progress = lambda fraction, text: None,
 ) -> EvalReport:
-    """Measure a drafter directory on prompts (token ids by category).
+    """Measure a drafter on prompts (token ids by category).
 
     Args:
         model_dir: the base model.
-        drafter_dir: the drafter, in either layout.
+        drafter: its name, as `TrialConfig.drafter` has it.
         prompts: token ids by category.
-        grid: pairs of beam_width and draft_len; None: `GRID`, as far as the drafter was trained.
+        grid: pairs of beam_width and draft_len; None: `GRID`, as far as the drafter goes.
         max_new_tokens: output limit of an answer.
         device: as torch names it.
         precision: fp32, fp16 or bf16; None: bf16 on a GPU, fp32 on the CPU.
         sampling: temperature 0 for greedy answers.
+        draft_vocab_size: the drafter's most frequent tokens only; None: all.
         on_progress: told what is being done.
 
     Raises:
-        BadInput: no prompts, an empty prompt, a grid cell that is not (>= 1, >= 1) or drafts more
-            than the drafter was trained for, or a drafter that does not fit the model.
+        BadInput: no prompts, an empty prompt, a grid cell that is not (>= 1, >= 1) or asks more
+            than the drafter can, or a drafter that does not fit the model.
     """
     _check(prompts, grid or GRID, sampling)
-    where = torch.device(device)
-    longest = max(len(p) for group in prompts.values() for p in group)
-    base, drafter = _load(model_dir, drafter_dir, where, precision, longest + max_new_tokens)
-    trained = drafter.config.trained_draft_len
-    if beyond := [cell for cell in grid or () if cell[1] > trained]:
-        raise BadInput("grid", beyond, f"the drafter was trained for draft_len {trained} at most")
+    longest = max(len(p) for group in prompts.values() for p in group) + max_new_tokens
+    compute = _compute(torch.device(device), precision)
+    base = load_llama(model_dir)
+    if longest > base.config.max_position:
+        raise BadInput(
+            "max_new_tokens", longest, f"the model has {base.config.max_position} positions"
+        )
+    apply_compute(base, compute)
+    method = load_draft_method(drafter, base, model_dir, compute, draft_vocab_size)
+    cells = _cells(grid, method.max_draft_len, draft_vocab_size)
+    # Drafts may lie past the last position that is written.
+    reached = longest + max(length for _, length in cells)
+    base.prepare_positions(reached, compute.device, compute.activation_dtype)
     stops = HFTokenizer(model_dir).stop_token_ids
-    layers, temperature = drafter.config.context_layers, sampling.temperature
+    how = Decoding(max_new_tokens, stops, sampling.temperature, sampling.seed)
     on_progress(0.0, "the base model writes its answers")
-    answers = write_answers(
-        base, prompts, max_new_tokens, stops, layers, temperature, sampling.seed
-    )
-    cells = grid or [cell for cell in GRID if cell[1] <= trained]
-    draws = Draws(temperature, stops, max_new_tokens) if temperature else None
-    return measure(base, drafter, answers, cells, draws, on_progress)
+    answers = write_answers(base, prompts, how, method)
+    return measure(base, method, answers, cells, how, on_progress)
 
 
-def _load(
-    model_dir: Path, drafter_dir: Path, device: torch.device, precision: str | None, positions: int
-) -> tuple[Llama, Drafter]:
+def _compute(device: torch.device, precision: str | None) -> Compute:
     precision = precision or ("bf16" if device.type == "cuda" else "fp32")
     if device.type == "cpu" and precision != "fp32":
         raise UnsupportedConfig("precision", precision, "acceptance is measured in fp32 on a CPU")
     if precision == "fp32":
         torch.set_float32_matmul_precision("highest")  # training may have allowed TF32
-    base = load_llama(model_dir)
-    if positions > base.config.max_position:
-        raise BadInput(
-            "max_new_tokens", positions, f"the model has {base.config.max_position} positions"
-        )
-    drafter = load_drafter(drafter_dir, base.config)
-    compute = compute_path(precision, device)
-    apply_compute(base, compute)
-    # Drafts may lie past the last position that is written.
-    reached = positions + drafter.config.trained_draft_len
-    base.prepare_positions(reached, device, compute.activation_dtype)
-    return base, apply_compute(drafter, compute)
+    return compute_path(precision, device)
+
+
+def _cells(
+    grid: Sequence[tuple[int, int]] | None, longest: int | None, vocabulary: int | None
+) -> Sequence[tuple[int, int]]:
+    """Return the cells to measure: those of `grid`, or all of `GRID` that the drafter can."""
+    beyond = [cell for cell in grid or GRID if longest is not None and cell[1] > longest]
+    wider = [cell for cell in grid or GRID if vocabulary is not None and cell[0] > vocabulary]
+    if grid is None:
+        return [cell for cell in GRID if cell not in beyond and cell not in wider]
+    if beyond:
+        raise BadInput("grid", beyond, f"the drafter was trained for draft_len {longest} at most")
+    if wider:
+        raise BadInput("draft_vocab_size", vocabulary, f"take at least beam_width, {wider[0][0]}")
+    return grid
 
 
 def _check(
@@ -184,32 +182,29 @@ def _check(
 @torch.no_grad()
 def measure(
     base: Llama,
-    drafter: Drafter,
+    method: DraftMethod,
     answers: Answers,
-    grid: Sequence[tuple[int, int]] = GRID,
-    draws: Draws | None = None,
+    grid: Sequence[tuple[int, int]],
+    how: Decoding | None = None,
     on_progress: Progress = lambda fraction, text: None,
 ) -> EvalReport:
-    """Search once per beam width, walk once per cell of the grid.
+    """Walk once per cell of the grid.
 
-    `draws` says how the answers were sampled; then what the steps may expect is computed too.
+    Where the answers were sampled, `how` says so; then what the steps may expect is computed too.
     """
+    taken: dict[tuple[int, int], Steps] = {}
+    for cell in sorted(grid):
+        on_progress(len(taken) / len(grid), f"beam_width {cell[0]}, draft_len {cell[1]}")
+        taken[cell] = walk(method, answers, *cell)
+    sampled = how is not None and how.temperature > 0
+    wanted = expected_tokens(base, answers, taken, how) if how is not None and sampled else {}
     good = (~(answers.repeating | answers.short)).cpu()
     tables: dict[str, list[AcceptanceCell]] = {"kept": [], "everything": [], "by_position": []}
-    by_width = [
-        (width, [length for _, length in cells])
-        for width, cells in groupby(sorted(grid), key=lambda cell: cell[0])
-    ]
-    for done, (width, lengths) in enumerate(by_width):
-        on_progress(done / len(by_width), f"beam_width {width}")
-        reached = reach(base, drafter, answers, width, max(lengths))
-        taken = {length: walk(reached[length - 1], answers.drafted) for length in lengths}
-        wanted = expected_steps(base, drafter, answers, width, taken, draws) if draws else {}
-        for length in lengths:
-            counted = _Counted(width, length, taken[length], wanted.get(length))
-            for name, rows in (("kept", good), ("everything", torch.ones_like(good))):
-                tables[name] += counted.by_category(answers.categories, rows)
-            tables["by_position"] += counted.by_position(good)
+    for cell, steps in taken.items():
+        counted = _Counted(*cell, steps, wanted.get(cell))
+        for name, rows in (("kept", good), ("everything", torch.ones_like(good))):
+            tables[name] += counted.by_category(answers.categories, rows)
+        tables["by_position"] += counted.by_position(good, int(answers.drafted.max()))
     return EvalReport(
         prompts=len(good),
         repeating=int(answers.repeating.sum()),
@@ -221,7 +216,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """The steps of one cell, and what each may expect, [N, A]."""
+    """The steps of one cell, and what each may expect, [S]."""
 
     beam_width: int
     draft_len: int
@@ -231,24 +226,25 @@ class _Counted:
     def by_category(self, categories: list[str], rows: Tensor) -> Iterator[AcceptanceCell]:
         """Yield the sums over `rows` [N] of all, then of every category."""
         for category in (EVERY, *dict.fromkeys(categories)):
-            of = torch.tensor([category in (EVERY, name) for name in categories])
-            yield self._sum(category, rows & of, slice(None))
+            of = rows & torch.tensor([category in (EVERY, name) for name in categories])
+            yield self._sum(category, of, torch.ones_like(self.steps.row, dtype=torch.bool))
 
-    def by_position(self, rows: Tensor) -> Iterator[AcceptanceCell]:
+    def by_position(self, rows: Tensor, longest: int) -> Iterator[AcceptanceCell]:
         """Yield the sums by how many output tokens were written when the step began."""
-        longest = self.steps.begins.shape[1]
+        written = self.steps.offset + 1
         for begin, end in zip(_RANGES, (*_RANGES[1:], longest + 1), strict=True):
             if begin <= longest:
-                yield self._sum(f"{begin}-{end - 1}", rows, slice(begin - 1, end - 1))
+                inside = (begin <= written) & (written < end)
+                yield self._sum(f"{begin}-{end - 1}", rows, inside)
 
-    def _sum(self, category: str, rows: Tensor, offsets: slice) -> AcceptanceCell:
-        begins = self.steps.begins[rows][:, offsets]
+    def _sum(self, category: str, rows: Tensor, steps: Tensor) -> AcceptanceCell:
+        counted = steps & rows[self.steps.row]
         return AcceptanceCell(
             category,
             self.beam_width,
             self.draft_len,
             int(rows.sum()),
-            int(begins.sum()),
-            int(self.steps.committed[rows][:, offsets].sum()),
-            None if self.expected is None else float(self.expected[rows][:, offsets].sum()),
+            int(counted.sum()),
+            int(self.steps.committed[counted].sum()),
+            None if self.expected is None else float(self.expected[counted].sum()),
         )

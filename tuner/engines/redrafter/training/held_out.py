@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 
-from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.linear import apply_compute, compute_path
+from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.evaluate import measure, write_answers
+from tuner.engines.redrafter.training.answers import write_answers
+from tuner.engines.redrafter.training.batch_decode import Decoding
+from tuner.engines.redrafter.training.evaluate import measure
 from tuner.engines.redrafter.training.rows import AnswerRows
 
 WATCHED_WIDTH, WATCHED_LENGTH = 4, 4
@@ -36,32 +35,20 @@ class HeldOut:
     """The base model's greedy answers to held-out prompts, written once."""
 
     def __init__(
-        self,
-        base: Llama,
-        prompts: list[list[int]],
-        tokens: int,
-        stop_token_ids: frozenset[int],
-        context_layers: tuple[int, ...],
+        self, base: Llama, prompts: list[list[int]], how: Decoding, method: DraftMethod
     ) -> None:
         self.base = base
-        answers = {"held-out": prompts} if prompts and tokens else {}
-        self._answers = (
-            write_answers(base, answers, tokens, stop_token_ids, context_layers)
-            if answers
-            else None
-        )
+        asked = prompts and how.max_new_tokens
+        self._answers = write_answers(base, {"held-out": prompts}, how, method) if asked else None
 
-    def acceptance_length(self, drafter: Drafter) -> float | None:
+    def acceptance_length(self, method: DraftMethod) -> float | None:
         """Return it at (4, 4), or shorter drafts where trained for fewer; None without prompts.
 
         Answers that repeat themselves or are very short do not count, as long as others are left.
         """
         if self._answers is None:
             return None
-        device = self.base.norm.weight.device
-        copied = copy.deepcopy(drafter)
-        apply_compute(copied, compute_path("bf16" if device.type == "cuda" else "fp32", device))
-        length = min(WATCHED_LENGTH, drafter.config.trained_draft_len)
-        report = measure(self.base, copied, self._answers, [(WATCHED_WIDTH, length)])
+        length = min(WATCHED_LENGTH, method.max_draft_len or WATCHED_LENGTH)
+        report = measure(self.base, method, self._answers, [(WATCHED_WIDTH, length)])
         lengths = [cell.acceptance_length for cell in (report.kept[0], report.everything[0])]
         return next((length for length in lengths if length is not None), None)

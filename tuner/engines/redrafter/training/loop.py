@@ -6,6 +6,7 @@ then the drafter is kept if it is the best so far, and now and then a checkpoint
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import save_drafter
 from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
+from tuner.engines.redrafter.linear import apply_compute, compute_path
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import Batch, BatchReader
 from tuner.engines.redrafter.training.checkpoint import (
@@ -33,6 +36,13 @@ from tuner.engines.redrafter.training.step import StepLoss, train_step
 from tuner.errors import BadInput
 
 OnProgress = Callable[[TrainRow], None]
+
+
+def as_served(drafter: Drafter, base: Llama) -> RecurrentDraft:
+    """Return a copy in the precision of serving."""
+    device = base.norm.weight.device
+    compute = compute_path("bf16" if device.type == "cuda" else "fp32", device)
+    return RecurrentDraft(apply_compute(copy.deepcopy(drafter), compute), base.embed_tokens)
 
 
 def new_learner(spec: TrainSpec, drafter: Drafter) -> Learner:
@@ -104,7 +114,8 @@ class TrainingLoop:
         if not math.isfinite(loss):
             raise self._diverged(loss)
         measured = last or self.place.step % self.spec.evaluate_every == 0
-        acceptance = self.held_out.acceptance_length(self.learner.drafter) if measured else None
+        served = as_served(self.learner.drafter, self.base)
+        acceptance = self.held_out.acceptance_length(served) if measured else None
         self.place.seconds = time.monotonic() - self.began
         return TrainRow(
             step=self.place.step,

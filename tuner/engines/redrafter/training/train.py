@@ -13,12 +13,18 @@ import torch
 
 from profiles.files import make_folder
 from tuner.engines.redrafter.training.batch import BatchReader
+from tuner.engines.redrafter.training.batch_decode import Decoding
 from tuner.engines.redrafter.training.build import new_drafter
 from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE, Place, load_checkpoint
 from tuner.engines.redrafter.training.evidence import gather_evidence
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.held_out import HeldOut, hold_out
-from tuner.engines.redrafter.training.loop import OnProgress, TrainingLoop, new_learner
+from tuner.engines.redrafter.training.loop import (
+    OnProgress,
+    TrainingLoop,
+    as_served,
+    new_learner,
+)
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.engines.redrafter.training.spec import TrainSpec
 from tuner.engines.redrafter.training.verdict import Verdict, judge
@@ -66,8 +72,8 @@ def train_drafter(
     drafter, coverage = new_drafter(spec, base, rows)
     make_folder(spec.out)
     stops = HFTokenizer(spec.model_dir).stop_token_ids
-    layers = drafter.config.context_layers
-    held_out = HeldOut(base, prompts, spec.held_out_tokens, stops, layers)
+    how = Decoding(spec.held_out_tokens, stops)
+    held_out = HeldOut(base, prompts, how, as_served(drafter, base))
     learner = new_learner(spec, drafter)
     place = load_checkpoint(spec, learner) if resume else Place()
     training = TrainingLoop(spec, base, learner, held_out, place, on_progress)
