@@ -12,7 +12,7 @@ import psutil
 
 from profiles.records import GpuInfo, Hardware
 from profiles.telemetry.counters import Unavailable
-from profiles.telemetry.gpu import memory_info
+from profiles.telemetry.gpu_calls import memory_info
 from profiles.telemetry.nvml import Nvml, start_nvml, unavailable
 
 PACKAGES = (

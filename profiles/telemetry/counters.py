@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Value = int | float | str | None
+Reading = int | float | Exception
+"""One of the counters that a call gives together; an exception says why it has no value."""
 
 
 class Unavailable(Exception):

@@ -49,6 +49,8 @@ class Gpm:
         self._handle = handle
         self._taken: deque[tuple[float, Any]] = deque()  # (t_s, sample), oldest first
         self._spare: list[Any] = []
+        self._request: Any = None
+        self._answers: list[Any] = []
         self._refusal = self._ask_support()
 
     def sample(self, t_s: float) -> dict[str, float | Unavailable | None]:
@@ -110,18 +112,24 @@ class Gpm:
         return self._taken[0][1]
 
     def _compare(self, earlier: Any, later: Any) -> dict[str, float | Unavailable | None]:
-        request = self._nvml.c_nvmlGpmMetricsGet_t()
-        request.version = _METRICS_GET_VERSION
-        request.numMetrics = len(GPM_METRICS)
-        request.sample1 = earlier
-        request.sample2 = later
-        for slot, metric in enumerate(GPM_METRICS.values()):
-            request.metrics[slot].metricId = metric
-        self._nvml.nvmlGpmMetricsGet(request)
+        if self._request is None:
+            self._write_request()
+        self._request.sample1 = earlier
+        self._request.sample2 = later
+        self._nvml.nvmlGpmMetricsGet(self._request)
         return {
-            column: self._value(column, request.metrics[slot])
-            for slot, column in enumerate(GPM_METRICS)
+            column: self._value(column, answer)
+            for column, answer in zip(GPM_METRICS, self._answers, strict=True)
         }
+
+    def _write_request(self) -> None:
+        """Write it once: it holds 19 kB, and every answer is found in the same place again."""
+        self._request = self._nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = _METRICS_GET_VERSION
+        self._request.numMetrics = len(GPM_METRICS)
+        self._answers = [self._request.metrics[slot] for slot in range(len(GPM_METRICS))]
+        for answer, metric in zip(self._answers, GPM_METRICS.values(), strict=True):
+            answer.metricId = metric
 
     def _value(self, column: str, metric: Any) -> float | Unavailable:
         if metric.nvmlReturn != 0:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiles.telemetry.counters import Unavailable
+from profiles.telemetry.counters import Reading, Unavailable
 from profiles.telemetry.nvml import Nvml
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC  # Linux, PROC_PID_INIT_INO
@@ -23,26 +23,28 @@ class GpuProcesses:
         self._nvml = nvml
         self._own_pids = own_pids
         self._pids_are_ours = pids_are_ours
+        self._known: set[int] = set()
 
-    def all(self, handle: Any) -> int:
-        """How many processes compute on the GPU. Raises NVMLError, Unavailable."""
-        return len(self._running(handle))
+    def count(self, handle: Any) -> tuple[Reading, Reading]:
+        """How many processes compute on the GPU, and how many do not belong to the watched one.
 
-    def foreign(self, handle: Any) -> int:
-        """How many of them do not belong to the watched process. Raises NVMLError, Unavailable."""
-        running = self._running(handle)
-        if not self._pids_are_ours:
-            raise Unavailable(
-                "in a container the driver's pids are not ours, so foreign processes cannot be "
-                f"told from this one; {len(running)} compute on this GPU"
-            )
-        return len(running - self._own_pids())
-
-    def _running(self, handle: Any) -> set[int]:
+        Raises NVMLError, Unavailable.
+        """
         running = {int(p.pid) for p in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-        if not running and not self._pids_are_ours:
+        if self._pids_are_ours:
+            return len(running), len(self._strangers(running))
+        if not running:
             raise Unavailable("the driver lists no processes to a container, not even this one")
-        return running
+        return len(running), Unavailable(
+            "in a container the driver's pids are not ours, so foreign processes cannot be "
+            f"told from this one; {len(running)} compute on this GPU"
+        )
+
+    def _strangers(self, running: set[int]) -> set[int]:
+        """Looks for children, which is costly, only when a pid is new."""
+        if not running <= self._known:
+            self._known = self._own_pids()
+        return running - self._known
 
 
 def sees_host_pids() -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-
-import psutil
+from pathlib import Path
 
 from profiles.telemetry.columns import HOST, HOST_NAMES
 from profiles.telemetry.counters import Missing, MissingLog, Unavailable, Value
+from profiles.telemetry.proc import ProcFile, cpu_ticks, memory_used_bytes, usage
 from profiles.telemetry.process_tree import process_tree
 from profiles.telemetry.rapl import Rapl
 
@@ -26,17 +26,19 @@ class Host:
 
     name = HOST
 
-    def __init__(self, pid: int, rapl: Rapl | None = None) -> None:
+    def __init__(self, pid: int, rapl: Rapl | None = None, proc: Path = Path("/proc")) -> None:
         self._pid = pid
+        self._proc = proc
         self._rapl = rapl if rapl is not None else Rapl()
         self._log = MissingLog()
         self._values: dict[str, Value] = {}
         self._refreshed_t_s = -float("inf")
-        self._family: dict[int, psutil.Process] = {}
+        self._stat, self._meminfo = ProcFile(proc / "stat"), ProcFile(proc / "meminfo")
+        self._ticks = cpu_ticks(self._stat.beginning())
+        self._family: dict[int, ProcFile] = {}
         self._family_t_s = -float("inf")
         self._cpu_s: dict[int, float] = {}
         self._cpu_t_s: float | None = None
-        psutil.cpu_percent()  # the first call only sets the start
 
     def sample(self, t_s: float, full: bool = False) -> Mapping[str, Value]:
         """Every host column; None where there is no value, with its reason noted."""
@@ -50,19 +52,34 @@ class Host:
         return self._log.missing()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the files of /proc."""
+        for file in (self._stat, self._meminfo, *self._family.values()):
+            file.close()
+        self._family.clear()
 
     def _refresh(self, t_s: float) -> dict[str, Value]:
         values: dict[str, Value] = dict.fromkeys(HOST_NAMES)
-        values["host_cpu_pct"] = psutil.cpu_percent()
-        memory = psutil.virtual_memory()
-        values["host_memory_used_bytes"] = memory.total - memory.available
-        try:
-            values.update(self._sample_family(t_s))
-        except Unavailable as error:
-            self._log.note("process_cpu_pct", error, t_s)
-            self._log.note("process_rss_bytes", error, t_s)
+        for columns, read in (
+            (("host_cpu_pct",), self._host_cpu_pct),
+            (("host_memory_used_bytes",), self._memory_used_bytes),
+            (("process_cpu_pct", "process_rss_bytes"), lambda: self._sample_family(t_s)),
+        ):
+            try:
+                values.update(zip(columns, read(), strict=True))
+            except Unavailable as error:
+                for column in columns:
+                    self._log.note(column, error, t_s)
         return values
+
+    def _host_cpu_pct(self) -> tuple[float]:
+        before, self._ticks = self._ticks, cpu_ticks(self._stat.beginning())
+        busy, total = self._ticks.busy - before.busy, self._ticks.total - before.total
+        if total <= 0:
+            raise Unavailable("the kernel has counted no time since the last sample")
+        return (100.0 * min(max(busy / total, 0.0), 1.0),)
+
+    def _memory_used_bytes(self) -> tuple[int]:
+        return (memory_used_bytes(self._meminfo.beginning()),)
 
     def _energy_mj(self, t_s: float) -> int | None:
         if self._log.is_for_good("cpu_energy_mj"):
@@ -73,28 +90,25 @@ class Host:
             self._log.note("cpu_energy_mj", error, t_s)
             return None
 
-    def _sample_family(self, t_s: float) -> dict[str, Value]:
+    def _sample_family(self, t_s: float) -> tuple[float | None, int]:
         if t_s - self._family_t_s >= _FAMILY_EVERY_S:
             self._find_family()
             self._family_t_s = t_s
         rss_bytes = 0
         cpu_s: dict[int, float] = {}
-        for pid, process in list(self._family.items()):
+        for pid, file in list(self._family.items()):
             try:
-                resident = process.memory_info().rss
-                if not resident:  # NOTE only a zombie holds no memory: it has ended
-                    continue
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:
+                used = usage(file.beginning())
+            except OSError:
+                file.close()
                 del self._family[pid]
                 continue
-            except psutil.AccessDenied as error:
-                raise Unavailable(f"no permission to read process {pid}") from error
-            rss_bytes += resident
-            cpu_s[pid] = times.user + times.system
+            if used.rss_bytes:  # NOTE only a zombie holds no memory: it has ended
+                rss_bytes += used.rss_bytes
+                cpu_s[pid] = used.cpu_s
         if self._pid not in cpu_s:
             raise Unavailable(f"the watched process {self._pid} has ended")
-        return {"process_rss_bytes": rss_bytes, "process_cpu_pct": self._cpu_pct(cpu_s, t_s)}
+        return self._cpu_pct(cpu_s, t_s), rss_bytes
 
     def _cpu_pct(self, cpu_s: dict[int, float], t_s: float) -> float | None:
         """CPU seconds since the last tick / elapsed; members that are new start at zero cost."""
@@ -109,7 +123,10 @@ class Host:
         """Refresh the process tree, this process (the sampler) left out."""
         pids = process_tree(self._pid) - {os.getpid()} | {self._pid}
         for pid in pids - self._family.keys():
+            path = self._proc / str(pid) / "stat"
             try:
-                self._family[pid] = psutil.Process(pid)
-            except psutil.NoSuchProcess:
-                continue
+                self._family[pid] = ProcFile(path)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended
+            except OSError as error:
+                raise Unavailable(f"{path} cannot be opened: {error.strerror}") from error

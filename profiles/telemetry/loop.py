@@ -9,7 +9,7 @@ from pathlib import Path
 from profiles.telemetry.counters import Source, Value
 from profiles.telemetry.parts import PartWriter, Reasons, write_reasons
 
-FLUSH_EVERY_S = 3.0
+FLUSH_EVERY_S = 5.0
 
 
 class Recorder:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from profiles.telemetry.counters import Unavailable
+from profiles.telemetry.counters import Reading, Unavailable
 from profiles.telemetry.nvml import Nvml, unavailable
 
-DATA_TX, DATA_RX = 138, 139  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*, in KiB
+_DATA_TX, _DATA_RX = 138, 139  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*, in KiB
 _MOST_LINKS = 18  # of a GPU so far
 _UNSIGNED = {1: "uiVal", 2: "ulVal", 3: "ullVal"}  # NVML_VALUE_TYPE_UNSIGNED_*
 
@@ -19,14 +20,21 @@ class NvLink:
         self._nvml = nvml
         self._links: list[int] | None = None
 
-    def bytes_of(self, handle: Any, field: int) -> int:
+    def sent_and_received(self, handle: Any) -> tuple[Reading, Reading]:
         """Bytes since the driver loaded. Raises NVMLError, Unavailable."""
         if self._links is None:
             self._links = self._links_up(handle)
         if not self._links:
             raise Unavailable("no NVLink is up on this GPU", for_good=True)
-        values = self._nvml.nvmlDeviceGetFieldValues(handle, [(field, k) for k in self._links])
-        return 1024 * sum(self._read(value) for value in values)
+        fields = [(field, link) for field in (_DATA_TX, _DATA_RX) for link in self._links]
+        values = self._nvml.nvmlDeviceGetFieldValues(handle, fields)
+        return self._sum(values[: len(self._links)]), self._sum(values[len(self._links) :])
+
+    def _sum(self, values: Sequence[Any]) -> Reading:
+        try:
+            return 1024 * sum(self._read(value) for value in values)
+        except (self._nvml.NVMLError, Unavailable) as error:
+            return error
 
     def _links_up(self, handle: Any) -> list[int]:
         links = []

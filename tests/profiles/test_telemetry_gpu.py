@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 from fake_nvml import FakeNvml
@@ -126,6 +127,39 @@ def test_costly_energy_is_read_once_a_second_and_when_all_is_asked_for():
     assert gpu.missing() == {}
     assert gpu.sample(2.1, full=True)["energy_mj"] == 1000
     assert nvml.calls["nvmlDeviceGetTotalEnergyConsumption"] == 4
+
+
+def test_counters_that_come_together_cost_one_call():
+    nvml = FakeNvml()
+    asked = []
+    processes = GpuProcesses(nvml, lambda: asked.append(1) or {100}, True)
+    gpus = [Gpu(nvml, "GPU-a", processes) for _ in range(2)]
+    nvml.pids = [100]
+    for gpu in gpus:
+        gpu.sample(0.0)
+    assert nvml.calls["nvmlDeviceGetUtilizationRates"] == 2
+    assert nvml.calls["nvmlDeviceGetFieldValues"] == 2
+    assert nvml.calls["nvmlDeviceGetComputeRunningProcesses"] == 2
+    assert len(asked) == 1  # children are looked for again only when a pid is new
+    nvml.pids = [100, 300]
+    assert gpus[0].sample(1.0)["foreign_processes"] == 1
+    assert len(asked) == 2
+
+
+def test_nvlink_counters_are_missing_alone():
+    nvml = FakeNvml()
+    nvml.nvmlDeviceGetFieldValues = lambda handle, fields: [
+        SimpleNamespace(
+            nvmlReturn=3 if field == 139 else 0,
+            valueType=3,
+            value=SimpleNamespace(ullVal=link),
+        )
+        for field, link in fields
+    ]
+    gpu = gpu_of(nvml)
+    values = gpu.sample(0.0)
+    assert (values["nvlink_tx_bytes"], values["nvlink_rx_bytes"]) == (1024, None)
+    assert set(gpu.missing()) == {"nvlink_rx_bytes"}
 
 
 def test_old_drivers_get_the_old_calls():

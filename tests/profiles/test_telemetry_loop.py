@@ -1,3 +1,4 @@
+import pyarrow.parquet as pq
 import pytest
 
 from profiles.telemetry.columns import COLUMNS, HOST
@@ -114,6 +115,22 @@ def test_a_torn_part_is_a_gap_and_a_temporary_is_no_part(tmp_path):
     (tmp_path / ".part-000003.parquet.x.tmp").write_bytes(path.read_bytes()[:50])
     path.write_bytes(path.read_bytes()[:50])
     assert read(tmp_path)["t_s"].tolist() == [0.0, 2.0]
+
+
+def test_a_part_holds_only_what_was_measured(tmp_path):
+    rows = [
+        {"t_s": 1.0, "unix_s": 0.0, "source": HOST, "host_cpu_pct": 5.0, "power_mw": None},
+        {"t_s": 1.0, "unix_s": 0.0, "source": "GPU-ä", "gpu_processes": 0},
+    ]
+    PartWriter(tmp_path).write(rows)
+    (path,) = tmp_path.iterdir()
+    names = ["t_s", "unix_s", "source", "gpu_processes", "host_cpu_pct"]
+    assert pq.read_schema(path).names == names
+    samples = read(tmp_path)
+    assert samples["source"].tolist() == [HOST, "GPU-ä"]
+    assert samples["gpu_processes"].isna().tolist() == [True, False]
+    assert samples["host_cpu_pct"].isna().tolist() == [False, True]
+    assert samples["power_mw"].isna().all()
 
 
 def test_big_counters_stay_exact(tmp_path):
