@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--hz", type=float, default=100.0)
-    parser.add_argument("--flush-s", type=float, default=3.0, help="of samples in one file")
+    parser.add_argument("--flush-s", type=float, default=5.0, help="of samples in one file")
     parser.add_argument("--unmerged", action="store_true", help="as a killed trial leaves them")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="make the runs here and leave them")
