@@ -24,10 +24,12 @@ import torch
 
 from profiles.statistics import repeats_itself
 from tuner.engines.redrafter.drafters import load_draft_method
-from tuner.engines.redrafter.drafters.causal_lm_training import train_causal_lm
-from tuner.engines.redrafter.drafters.local_attention_training import train_local_attention
+from tuner.engines.redrafter.drafters.causal_lm_training import CausalLMSpec, train_causal_lm
+from tuner.engines.redrafter.drafters.local_attention_training import (
+    LocalAttentionSpec,
+    train_local_attention,
+)
 from tuner.engines.redrafter.drafters.look_back import LookBackConfig
-from tuner.engines.redrafter.drafters.training_loop import LoopSpec
 from tuner.engines.redrafter.drafters.walk import Steps, walk
 from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, pick_device
 from tuner.engines.redrafter.linear import compute_path
@@ -36,6 +38,7 @@ from tuner.engines.redrafter.training.answers import SHORT, Answers, prepare_ans
 from tuner.engines.redrafter.training.batch_decode import Decoding, decode
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.generate import GenerateSpec, generate_answers
+from tuner.engines.redrafter.training.progress import TrainRow
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.errors import BadInput
 from tuner.models import resolve_model
@@ -120,24 +123,24 @@ def train(
     if missing:
         data = make_data(options, folder, device, work, say)
     for kind in missing:
-        spec = LoopSpec(
-            data,
-            tokens_per_step=options.tokens_per_step,
-            max_steps=options.steps,
-            max_seconds=SHARES[kind] * options.seconds,
-            report_every=200,
-            device=device,
-        )
+        settings = {
+            "model_dir": folder, "data": data, "out": out[kind], "device": device,
+            "tokens_per_step": options.tokens_per_step, "max_steps": options.steps,
+            "max_seconds": SHARES[kind] * options.seconds, "report_every": 200,
+            "evaluate_every": 200 * 10**6, "held_out_prompts": 0,  # measured at the end, not before
+        }  # fmt: skip
 
-        def report(step: int, loss: float, kind: str = kind) -> None:
-            say(f"{kind}: step {step}, loss {loss:.3f}")
+        def report(row: TrainRow, kind: str = kind) -> None:
+            say(f"{kind}: step {row.step}, loss {row.loss:.3f}")
 
         if kind == "causal LM":
             layers = tuple(map(int, options.layers.split(",")))
-            train_causal_lm(folder, out[kind], layers, spec, report)
+            train_causal_lm(CausalLMSpec(**settings, layers=layers), report)
         else:
-            config = LookBackConfig(window=options.window)
-            train_local_attention(folder, Path(options.recurrent), out[kind], config, spec, report)
+            begin = {"recurrent_dir": Path(options.recurrent)}
+            look_back = LookBackConfig(window=options.window)
+            spec = LocalAttentionSpec(**settings, **begin, look_back=look_back)
+            train_local_attention(spec, report)
     return {kind: str(path) for kind, path in out.items()}
 
 

@@ -90,11 +90,10 @@ def train_drafter(
 ) -> None:
     """Train a drafter on the model's own answers.
 
-    A causal LM or a local-attention drafter takes budget, rate, batch, data and shares of the loss;
-    curriculum, draft length, draft vocabulary, measures and --resume belong to the recurrent one.
+    Every kind is watched on held-out prompts, stops early, goes on with --resume and ends with a
+    verdict. Curriculum, draft length, draft vocabulary and shape belong to the recurrent one.
     """
     from tuner.commands import drafter_kinds as kinds
-    from tuner.engines.redrafter.drafters.training_loop import LoopSpec
     from tuner.engines.redrafter.engine import pick_device
     from tuner.engines.redrafter.training.curriculum import Curriculum
     from tuner.engines.redrafter.training.loss import Objective
@@ -103,35 +102,34 @@ def train_drafter(
 
     where, folder = str(pick_device(device)), resolve_model(model)
     answers = data or out.with_name(f"{out.name}-answers.safetensors")
-    common: dict[str, Any] = {
+    settings: dict[str, Any] = {
+        "model_dir": folder,
+        "data": answers,
+        "out": out,
         "max_steps": max_steps,
         "max_seconds": max_seconds,
         "objective": Objective(soft_share, kl_temperature, text_share, horizon_decay),
         "report_every": report_every,
+        "evaluate_every": evaluate_every,
+        "patience": patience,
         "seed": seed,
         "device": where,
     }
     own = {"tokens_per_step": tokens_per_step, "learning_rate": learning_rate}
-    common |= {name: value for name, value in own.items() if value is not None}
-    kinds.check(kind, {"--plain": plain, "--resume": resume})
+    settings |= {name: value for name, value in own.items() if value is not None}
+    kinds.check(kind, plain)
     if kind == "causal_lm":
-        train = kinds.causal_lm(folder, out, layers, LoopSpec(answers, **common))
+        train = kinds.causal_lm(settings, layers, resume)
     elif kind == "local_attention":
-        loop = LoopSpec(answers, **common)
-        train = kinds.local_attention(model, folder, out, begin_with, window, loop)
+        train = kinds.local_attention(settings, model, begin_with, window, resume)
     else:
         spec = TrainSpec(
-            folder,
-            answers,
-            out,
+            **settings,
             draft_len=draft_len,
             draft_vocab_size=draft_vocab_size,
             curriculum=Curriculum(one_step_share, growing_share, beam_share),
-            evaluate_every=evaluate_every,
-            patience=patience,
             recurrence=recurrence,
             state_size=state_size,
-            **common,
             **(PLAIN if plain else {}),
         )
         train = kinds.recurrent(spec, resume)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuner.engines.redrafter.drafters.training_loop import LoopSpec
     from tuner.engines.redrafter.training.progress import TrainRow
-    from tuner.engines.redrafter.training.spec import TrainSpec
+    from tuner.engines.redrafter.training.spec import LoopSpec, TrainSpec
+    from tuner.engines.redrafter.training.train import TrainReport
     from tuner.engines.redrafter.training.verdict import Verdict
 
 KINDS = ("recurrent", "causal_lm", "local_attention")
@@ -19,53 +19,50 @@ Training = Callable[[], dict[str, Any]]
 """Trains, tells stderr how it goes, and returns what is to be printed."""
 
 
-def check(kind: str, recurrent_only: dict[str, bool]) -> None:
-    """Raise BadInput for a kind there is not, or a flag that it does not have."""
+def check(kind: str, plain: bool) -> None:
+    """Raise BadInput for a kind there is not, or one that has no plain form."""
     from tuner.errors import BadInput
 
     if kind not in KINDS:
         raise BadInput("--kind", kind, f"use one of {', '.join(KINDS)}")
-    for flag, given in recurrent_only.items():
-        if given and kind != "recurrent":
-            raise BadInput(flag, given, f"belongs to --kind recurrent, not to {kind}")
+    if plain and kind != "recurrent":
+        raise BadInput("--plain", plain, f"belongs to --kind recurrent, not to {kind}")
 
 
 def recurrent(spec: TrainSpec, resume: bool) -> Training:
-    """A recurrent drafter, with measures on held-out prompts and a verdict. Raises BadInput."""
-    from tuner.engines.redrafter.training.train import check_folder, train_drafter
+    """A recurrent drafter. Raises BadInput."""
+    from tuner.engines.redrafter.training.train import train_drafter
 
-    check_folder(spec, resume)
-
-    def train() -> dict[str, Any]:
-        report = train_drafter(spec, _say_row, resume)
-        _say_verdict(report.verdict)
-        return asdict(report)
-
-    return train
+    return _watched(partial(train_drafter, spec), spec, resume)
 
 
-def causal_lm(model_dir: Path, out: Path, layers: str | None, spec: LoopSpec) -> Training:
+def causal_lm(settings: dict[str, Any], layers: str | None, resume: bool) -> Training:
     """A causal LM of some of the base model's layers, such as "0,1,29". Raises BadInput."""
     from tuner.engines.redrafter.config import LlamaConfig
     from tuner.engines.redrafter.drafters.causal_lm_training import (
+        CausalLMSpec,
         check_layers,
         some_layers,
         train_causal_lm,
     )
 
-    depth = LlamaConfig.from_dir(model_dir).num_layers
+    depth = LlamaConfig.from_dir(settings["model_dir"]).num_layers
     chosen = some_layers(depth) if layers is None else _parse_layers(layers)
     check_layers(chosen, depth)
-    return lambda: asdict(train_causal_lm(model_dir, out, chosen, spec, _say_step))
+    spec = CausalLMSpec(**settings, layers=chosen)
+    return _watched(partial(train_causal_lm, spec), spec, resume)
 
 
 def local_attention(
-    model: str, model_dir: Path, out: Path, begin_with: str | None, window: int, spec: LoopSpec
+    settings: dict[str, Any], model: str, begin_with: str | None, window: int, resume: bool
 ) -> Training:
     """A recurrent drafter that is taught to look back as well. Raises BadInput."""
     from tuner.engines.redrafter.checkpoint import load_drafter
     from tuner.engines.redrafter.config import LlamaConfig
-    from tuner.engines.redrafter.drafters.local_attention_training import train_local_attention
+    from tuner.engines.redrafter.drafters.local_attention_training import (
+        LocalAttentionSpec,
+        train_local_attention,
+    )
     from tuner.engines.redrafter.drafters.look_back import LookBackConfig
     from tuner.engines.redrafter.engine import SHIPPED_DRAFTER
     from tuner.errors import BadInput
@@ -74,9 +71,23 @@ def local_attention(
     if begin_with is None and model != BUILTIN_MODEL:
         raise BadInput("--begin-with", None, "name the recurrent drafter that is to look back")
     folder = resolve_model(begin_with) if begin_with else SHIPPED_DRAFTER
-    load_drafter(folder, LlamaConfig.from_dir(model_dir))
-    config = LookBackConfig(window=window)
-    return lambda: asdict(train_local_attention(model_dir, folder, out, config, spec, _say_step))
+    load_drafter(folder, LlamaConfig.from_dir(settings["model_dir"]))
+    look_back = LookBackConfig(window=window)
+    spec = LocalAttentionSpec(**settings, recurrent_dir=folder, look_back=look_back)
+    return _watched(partial(train_local_attention, spec), spec, resume)
+
+
+def _watched(train: Callable[..., TrainReport], spec: LoopSpec, resume: bool) -> Training:
+    from tuner.engines.redrafter.training.train import check_folder
+
+    check_folder(spec, resume)
+
+    def run() -> dict[str, Any]:
+        report = train(_say_row, resume)
+        _say_verdict(report.verdict)
+        return asdict(report)
+
+    return run
 
 
 def _parse_layers(text: str) -> tuple[int, ...]:
@@ -86,10 +97,6 @@ def _parse_layers(text: str) -> tuple[int, ...]:
         return tuple(int(layer) for layer in text.split(","))
     except ValueError as error:
         raise BadInput("--layers", text, "write numbers such as 0,1,14,28,29") from error
-
-
-def _say_step(step: int, loss: float) -> None:
-    print(f"step {step}: loss {loss:.3f}", file=sys.stderr)
 
 
 def _say_row(row: TrainRow) -> None:

@@ -61,7 +61,13 @@ def test_every_kind_can_be_trained_and_drafts(model, tmp_path, capsys, kind):
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     assert (report["kind"], report["steps"], report["drafter"]) == (kind, 8, str(out))
-    assert report["loss"] > 0 and "step 8: loss" in printed.err
+    assert report["acceptance_length"] >= 1 and report["verdict"]["text"] in printed.err
+    assert "100% step 8, stage 2: loss" in printed.err and "tokens a step" in printed.err
+    rows = read_progress(out)
+    assert [row.step for row in rows] == [2, 4, 6, 8]
+    assert [row.acceptance_length is not None for row in rows] == [False, True] * 2
+    drafted = 1 if kind == "causal_lm" else 6
+    assert all(len(row.top1_by_draft) == len(row.loss_by_draft) == drafted for row in rows)
     base = load_frozen(model, CPU, 64)
     method = load_draft_method(str(out), base, model, compute_path("fp32", CPU))
     assert type(method).__name__ == {"causal_lm": "CausalLMDraft"}.get(kind, "LocalAttentionDraft")
@@ -89,7 +95,7 @@ def test_layers_kept_are_both_ends_and_the_middle():
     [
         ({"kind": "medusa"}, "--kind = 'medusa': use one of recurrent, causal_lm, local_attention"),
         ({"kind": "causal_lm", "plain": True}, "--plain = True: belongs to --kind recurrent"),
-        ({"kind": "local_attention", "resume": True}, "--resume = True: belongs to"),
+        ({"kind": "causal_lm", "resume": True}, "holds no training to resume"),
         ({"kind": "causal_lm", "layers": "0,2"}, "layers = [2]: name some of 0 to 1"),
         ({"kind": "causal_lm", "layers": "first"}, "--layers = 'first': write numbers"),
         ({"kind": "local_attention"}, "--begin-with = None: name the recurrent drafter"),

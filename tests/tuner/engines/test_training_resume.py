@@ -18,7 +18,7 @@ from tests.tuner.engines.training_tiny import (
     save_model,
     tiny_spec,
 )
-from tuner.engines.redrafter.training import held_out, loop, train
+from tuner.engines.redrafter.training import held_out, recurrent, train
 from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE
 from tuner.engines.redrafter.training.curriculum import Curriculum, Stage, stage_at
 from tuner.engines.redrafter.training.held_out import hold_out
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_safetensors_and_json(stopped):
 
 def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, monkeypatch):
     spec = replace(short, out=tmp_path / "diverged")
-    step = loop.train_step
+    step = recurrent.train_step
 
     def poisoned(base, drafter, *rest):
         if torch.isfinite(drafter.head.weight).all() and len(read_progress(spec.out)) == 3:
@@ -177,7 +177,7 @@ def test_a_diverging_loss_stops_and_keeps_the_last_checkpoint(short, tmp_path, m
         return step(base, drafter, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "train_step", poisoned)
+        patched.setattr(recurrent, "train_step", poisoned)
         with pytest.raises(BadInput, match="checkpoint of step 6 is kept") as caught:
             train.train_drafter(spec)
     assert caught.value.field == "learning_rate" and "nan by step 12" in str(caught.value)
@@ -197,7 +197,7 @@ def test_a_broken_base_model_is_not_blamed_on_the_learning_rate(short, tmp_path)
 
 def test_it_stops_when_acceptance_no_longer_grows(short, tmp_path, monkeypatch):
     lengths = iter([1.2, 1.5, 1.4, 1.5, 1.4, 1.3, 1.6])
-    monkeypatch.setattr(held_out.HeldOut, "acceptance_length", lambda self, drafter: next(lengths))
+    monkeypatch.setattr(held_out.HeldOut, "acceptance_length", lambda self, method: next(lengths))
     spec = replace(
         short, out=tmp_path / "early", evaluate_every=3, patience=2, curriculum=Curriculum()
     )

@@ -17,12 +17,13 @@ from tests.tuner.engines.training_tiny import (
 )
 from tuner.engines.redrafter.training import train
 from tuner.engines.redrafter.training.rows import AnswerRows
-from tuner.engines.redrafter.training.verdict import Evidence, judge
+from tuner.engines.redrafter.training.verdict import Evidence, Reading, judge
 from tuner.errors import BadInput
 
 GOOD = Evidence(
     acceptance_length=2.3, framed_prompts=1.0, base_agreement=0.9, base_loss=0.5, chance_loss=10.8,
-    top1=0.6, top1_shuffled=0.1, top1_shifted=0.2, vocab_coverage=0.97, loss_fall=0.01, steps=1000,
+    reading=Reading(top1=0.6, top1_shuffled=0.1, top1_shifted=0.2), vocab_coverage=0.97,
+    loss_fall=0.01, steps=1000,
 )  # fmt: skip
 USELESS = replace(GOOD, acceptance_length=1.04)
 
@@ -38,8 +39,9 @@ def names(evidence):
         ({"framed_prompts": 0.0}, ["template mismatch"]),
         ({"framed_prompts": None}, []),
         ({"base_agreement": 0.3, "base_loss": 3.0}, ["answers of another model"]),
-        ({"top1": 0.1, "top1_shifted": 0.5}, ["wrong hidden state"]),
-        ({"top1": 0.12, "top1_shuffled": 0.11}, ["wrong hidden state"]),
+        ({"reading": Reading(0.1, 0.1, 0.5)}, ["wrong hidden state"]),
+        ({"reading": Reading(0.12, 0.11, 0.2)}, ["wrong hidden state"]),
+        ({"reading": None}, []),
         ({"vocab_coverage": 0.4}, ["draft vocabulary too small"]),
         ({"loss_fall": 0.2}, ["undertrained"]),
         ({"loss_fall": None, "steps": 3}, ["undertrained"]),
@@ -122,7 +124,7 @@ def test_a_drafter_fed_the_wrong_position_is_recognised(model, tmp_path, monkeyp
     monkeypatch.setattr(train, "judge", lambda e: seen.append(e) or judge(e))
     trained(model, data, tmp_path / "out", context_layers=())
     [evidence] = seen
-    assert evidence.top1_shifted > evidence.top1 + 0.05
+    assert evidence.reading.top1_shifted > evidence.reading.top1 + 0.05
     assert names(replace(evidence, acceptance_length=1.05, loss_fall=0.0)) == ["wrong hidden state"]
 
 
@@ -135,7 +137,7 @@ def test_evidence_of_a_good_training(model, tmp_path, monkeypatch):
     assert report.verdict.useless is False
     assert evidence.framed_prompts == 1.0
     assert evidence.base_agreement == 1.0, "the answers are greedy"
-    assert evidence.top1 > evidence.top1_shuffled + 0.1
+    assert evidence.reading.top1 > evidence.reading.top1_shuffled + 0.1
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "foreign", "no rows", "large token"])

@@ -13,11 +13,11 @@ from tests.tuner.engines.tiny import save_tiny_llama
 from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.drafters import load_draft_method
 from tuner.engines.redrafter.drafters.causal_lm_training import (
+    CausalLMSpec,
     save_llama,
     thin_out,
     train_causal_lm,
 )
-from tuner.engines.redrafter.drafters.training_loop import LoopSpec
 from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.linear import compute_path
 from tuner.engines.redrafter.training.rows import AnswerRows
@@ -104,10 +104,11 @@ def test_training_beats_the_untrained_layers(tiny, tmp_path):
     pairs = [(prompt, np.array(answer, dtype=np.int32)) for prompt, answer in tiny.pairs]
     AnswerRows.join(pairs).save(tmp_path / "rows.safetensors")
     save_llama(thin_out(load_llama(tiny.model_dir), (0,)), tiny.model_dir, tmp_path / "before")
-    spec = LoopSpec(
-        tmp_path / "rows.safetensors", tokens_per_step=256, max_steps=100, learning_rate=1e-2
-    )
-    report = train_causal_lm(tiny.model_dir, tmp_path / "after", (0,), spec)
+    spec = CausalLMSpec(
+        tiny.model_dir, tmp_path / "rows.safetensors", tmp_path / "after", layers=(0,),
+        tokens_per_step=256, max_steps=100, learning_rate=1e-2,
+    )  # fmt: skip
+    report = train_causal_lm(spec)
     assert report.steps == 100
     steps = {}
     for name in ("before", "after"):

@@ -13,11 +13,11 @@ from tests.tuner.engines.drafters.conftest import (
 )
 from tests.tuner.engines.tiny import edit_config, save_tiny_drafter
 from tuner.engines.redrafter.drafters.local_attention_training import (
+    LocalAttentionSpec,
     train_local_attention,
     unroll,
 )
 from tuner.engines.redrafter.drafters.look_back import LookBackConfig, load_local_attention
-from tuner.engines.redrafter.drafters.training_loop import LoopSpec
 from tuner.engines.redrafter.drafters.walk import walk
 from tuner.engines.redrafter.training.batch import Batch
 from tuner.engines.redrafter.training.forward import read_rows
@@ -90,15 +90,14 @@ def test_training_teaches_it_to_look_back(tiny, tmp_path):
     pairs = [(prompt, np.array(answer, dtype=np.int32)) for prompt, answer in tiny.pairs]
     AnswerRows.join(pairs).save(tmp_path / "rows.safetensors")
     recurrent = save_tiny_drafter(tmp_path / "recurrent", context_layers=(1,), scale=0.5)
-    spec = LoopSpec(
-        tmp_path / "rows.safetensors", tokens_per_step=256, max_steps=120, learning_rate=1e-2
-    )
-    config = LookBackConfig(window=16, num_heads=2, head_dim=16)
-    seen: list[float] = []
-    report = train_local_attention(
-        tiny.model_dir, recurrent, tmp_path / "out", config, spec, lambda _, loss: seen.append(loss)
-    )
-    assert report.steps == 120 and report.loss == seen[-1] < seen[0]
+    spec = LocalAttentionSpec(
+        tiny.model_dir, tmp_path / "rows.safetensors", tmp_path / "out", recurrent_dir=recurrent,
+        look_back=LookBackConfig(window=16, num_heads=2, head_dim=16), tokens_per_step=256,
+        max_steps=120, learning_rate=1e-2,
+    )  # fmt: skip
+    seen = []
+    report = train_local_attention(spec, seen.append)
+    assert report.steps == 120 and report.loss == seen[-1].loss < seen[0].loss
     from tuner.engines.redrafter.drafters import load_draft_method
     from tuner.engines.redrafter.linear import compute_path
 

@@ -5,11 +5,13 @@ The embedding and the head stay the base model's; layers and norm learn to do wi
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,12 +20,19 @@ from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.drafters.training_loop import LoopReport, LoopSpec, OnStep, run_loop
+from tuner.engines.redrafter.drafters.causal_lm import CausalLMDraft
+from tuner.engines.redrafter.linear import apply_compute
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.batch import Batch, BatchReader
-from tuner.engines.redrafter.training.forward import load_frozen, read_rows
+from tuner.engines.redrafter.training.batch import Batch
+from tuner.engines.redrafter.training.curriculum import Stage
+from tuner.engines.redrafter.training.forward import read_rows, serving_compute
+from tuner.engines.redrafter.training.loop import OnProgress
 from tuner.engines.redrafter.training.loss import Objective, distillation_loss, distillation_targets
 from tuner.engines.redrafter.training.rows import AnswerRows
+from tuner.engines.redrafter.training.spec import LoopSpec
+from tuner.engines.redrafter.training.step import StepLoss
+from tuner.engines.redrafter.training.train import TrainReport, train
+from tuner.engines.redrafter.training.trainee import Trainee
 from tuner.errors import BadInput
 
 _TOKENIZER_FILES = (
@@ -32,35 +41,45 @@ _TOKENIZER_FILES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class CausalLMSpec(LoopSpec):
+    """A drafter of some layers of the base model, counted from 0."""
+
+    layers: tuple[int, ...] = ()
+
+
+class CausalLMTrainee(Trainee):
+    """Begins as the base model's own layers. Raises BadInput for a layer that the model lacks."""
+
+    def __init__(self, spec: CausalLMSpec, base: Llama, rows: AnswerRows) -> None:
+        self.spec, self.base = spec, base
+        self.draft_len = 1  # whatever is drafted later, it learns to say the next token
+        small = thin_out(load_llama(spec.model_dir), spec.layers).float()
+        self.network = self.small = small.to(base.norm.weight.device)
+        small.rotation = base.rotation
+        for frozen in (small.embed_tokens, small.lm_head):
+            frozen.requires_grad_(False)
+
+    def compare(self, batch: Batch, fraction: float, chance: torch.Generator) -> StepLoss:
+        """Compare the next token wherever one could be drafted."""
+        return next_token_loss(self.base, self.small, batch, self.spec.objective)
+
+    def save(self, folder: Path) -> None:
+        """Write a Hugging Face directory."""
+        save_llama(self.small, self.spec.model_dir, folder)
+
+    def serving(self) -> CausalLMDraft:
+        """Return a copy that drafts."""
+        compute = serving_compute(self.base.norm.weight.device)
+        copied = apply_compute(copy.deepcopy(self.small), compute)
+        return CausalLMDraft(copied, self.base.config.vocab_size)
+
+
 def train_causal_lm(
-    model_dir: Path,
-    out: Path,
-    layers: tuple[int, ...],
-    spec: LoopSpec,
-    on_step: OnStep = lambda step, loss: None,
-) -> LoopReport:
-    """Train a drafter of the base model's `layers`, counted from 0, and write it to `out`.
-
-    Raises:
-        BadInput: a layer that the model lacks, or data that do not fit.
-    """
-    device = torch.device(spec.device)
-    torch.manual_seed(spec.seed)
-    rows = AnswerRows.load(spec.data)
-    base = load_frozen(model_dir, device, rows.longest)
-    rows.check_tokens(base.config.vocab_size, spec.data)
-    small = thin_out(load_llama(model_dir), layers).float().to(device)
-    small.rotation = base.rotation
-    for frozen in (small.embed_tokens, small.lm_head):
-        frozen.requires_grad_(False)
-
-    def loss_of(batch: Batch) -> Tensor:
-        return next_token_loss(base, small, batch, spec.objective)
-
-    batches = BatchReader(rows, spec.tokens_per_step, spec.seed, device)
-    report = run_loop(small, batches, loss_of, spec, on_step)
-    save_llama(small, model_dir, out)
-    return report
+    spec: CausalLMSpec, on_progress: OnProgress = lambda row: None, resume: bool = False
+) -> TrainReport:
+    """Train a causal LM, as `train` does."""
+    return train(spec, partial(CausalLMTrainee, spec), on_progress, resume)
 
 
 def some_layers(depth: int) -> tuple[int, ...]:
@@ -84,7 +103,7 @@ def thin_out(model: Llama, layers: tuple[int, ...]) -> Llama:
     return small
 
 
-def next_token_loss(base: Llama, small: Llama, batch: Batch, objective: Objective) -> Tensor:
+def next_token_loss(base: Llama, small: Llama, batch: Batch, objective: Objective) -> StepLoss:
     """Compare the small model with the base model wherever a token could be drafted."""
     flat = batch.tokens.flatten()
     rows = batch.positions + 1  # the first drafted token follows the true token
@@ -96,8 +115,8 @@ def next_token_loss(base: Llama, small: Llama, batch: Batch, objective: Objectiv
         exits = read_rows(small, batch.tokens)[0].flatten(0, 1)[rows].to(hidden.dtype)
     each = torch.arange(len(rows), device=rows.device)
     weights = torch.full_like(each, 1 / len(rows), dtype=torch.float32)
-    loss, *_ = distillation_loss(exits, small.lm_head.weight, targets, each, weights, objective)
-    return loss
+    parts = distillation_loss(exits, small.lm_head.weight, targets, each, weights, objective)
+    return StepLoss.of(*parts, weights.unsqueeze(0), Stage(2, 1))
 
 
 def save_llama(model: Llama, like: Path, out: Path) -> None:

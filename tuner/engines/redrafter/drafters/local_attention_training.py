@@ -6,6 +6,9 @@ both learn on. Loss and data are those of the recurrent drafter.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,72 +17,96 @@ from torch import Tensor, nn
 
 from tuner.engines.redrafter.checkpoint import load_drafter
 from tuner.engines.redrafter.drafter import Drafter
+from tuner.engines.redrafter.drafters.local_attention import LocalAttentionDraft
 from tuner.engines.redrafter.drafters.look_back import (
     LookBack,
     LookBackConfig,
     save_local_attention,
 )
-from tuner.engines.redrafter.drafters.training_loop import LoopReport, LoopSpec, OnStep, run_loop
+from tuner.engines.redrafter.linear import apply_compute
 from tuner.engines.redrafter.llama import Llama
-from tuner.engines.redrafter.training.batch import Batch, BatchReader
-from tuner.engines.redrafter.training.forward import load_frozen, read_rows
+from tuner.engines.redrafter.training.batch import Batch
+from tuner.engines.redrafter.training.curriculum import Stage
+from tuner.engines.redrafter.training.forward import read_rows, serving_compute
+from tuner.engines.redrafter.training.loop import OnProgress
 from tuner.engines.redrafter.training.loss import Objective, distillation_loss, distillation_targets
 from tuner.engines.redrafter.training.rows import AnswerRows
+from tuner.engines.redrafter.training.spec import LoopSpec
+from tuner.engines.redrafter.training.step import StepLoss, draft_ranks, draft_weights
+from tuner.engines.redrafter.training.train import TrainReport, train
+from tuner.engines.redrafter.training.trainee import Trainee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalAttentionSpec(LoopSpec):
+    """Which recurrent drafter is to look back, and how far."""
+
+    recurrent_dir: Path
+    look_back: LookBackConfig = field(default_factory=LookBackConfig)
+
+
+class LocalAttentionTrainee(Trainee):
+    """Begins as the recurrent drafter. Raises BadInput where that does not fit the base model."""
+
+    def __init__(self, spec: LocalAttentionSpec, base: Llama, rows: AnswerRows) -> None:
+        self.spec, self.base = spec, base
+        device = base.norm.weight.device
+        self.drafter = load_drafter(spec.recurrent_dir, base.config).float().to(device)
+        self.look_back = LookBack(spec.look_back, self.drafter.config).to(device)
+        nn.init.zeros_(self.look_back.output.weight)
+        self.network = nn.ModuleList((self.drafter.requires_grad_(), self.look_back))
+        self.draft_len = self.drafter.config.trained_draft_len
+        self.draft_vocab = self.drafter.draft_vocab
+
+    def compare(self, batch: Batch, fraction: float, chance: torch.Generator) -> StepLoss:
+        """Compare every draft that begins in the batch."""
+        return draft_loss(self.base, self.drafter, self.look_back, batch, self.spec.objective)
+
+    def save(self, folder: Path) -> None:
+        """Write a local-attention directory."""
+        save_local_attention(self.drafter, self.look_back, folder)
+
+    def serving(self) -> LocalAttentionDraft:
+        """Return a copy that drafts."""
+        compute = serving_compute(self.base.norm.weight.device)
+        drafter, look_back = copy.deepcopy((self.drafter, self.look_back))
+        return LocalAttentionDraft(
+            apply_compute(drafter, compute),
+            apply_compute(look_back, compute),
+            self.base.embed_tokens,
+            compute.activation_dtype,
+        )
 
 
 def train_local_attention(
-    model_dir: Path,
-    recurrent_dir: Path,
-    out: Path,
-    config: LookBackConfig,
-    spec: LoopSpec,
-    on_step: OnStep = lambda step, loss: None,
-) -> LoopReport:
-    """Train on from the recurrent drafter in `recurrent_dir` and write the result to `out`.
-
-    Raises:
-        BadInput: a drafter or data that do not fit the model.
-    """
-    device = torch.device(spec.device)
-    torch.manual_seed(spec.seed)
-    rows = AnswerRows.load(spec.data)
-    base = load_frozen(model_dir, device, rows.longest)
-    rows.check_tokens(base.config.vocab_size, spec.data)
-    recurrent = load_drafter(recurrent_dir, base.config).float().to(device)
-    look_back = LookBack(config, recurrent.config).to(device)
-    nn.init.zeros_(look_back.output.weight)
-
-    def loss_of(batch: Batch) -> Tensor:
-        return draft_loss(base, recurrent, look_back, batch, spec.objective)
-
-    batches = BatchReader(rows, spec.tokens_per_step, spec.seed, device)
-    both = nn.ModuleList((recurrent.requires_grad_(), look_back))
-    report = run_loop(both, batches, loss_of, spec, on_step)
-    save_local_attention(recurrent, look_back, out)
-    return report
+    spec: LocalAttentionSpec, on_progress: OnProgress = lambda row: None, resume: bool = False
+) -> TrainReport:
+    """Train on from a recurrent drafter, as `train` does."""
+    return train(spec, partial(LocalAttentionTrainee, spec), on_progress, resume)
 
 
 def draft_loss(
     base: Llama, recurrent: Drafter, look_back: LookBack, batch: Batch, objective: Objective
-) -> Tensor:
+) -> StepLoss:
     """Compare with the base model at every position of every draft that begins in the batch."""
     flat = batch.tokens.flatten()
     with torch.no_grad():
         hidden, context = read_rows(base, batch.tokens, recurrent.config.context_layers)
-        rank = _ranks(recurrent, flat)
+        rank = draft_ranks(recurrent, flat)
         head = base.lm_head.weight[recurrent.draft_vocab].float()
         text = rank.roll(-1).clamp(min=0)
         targets = distillation_targets(hidden.flatten(0, 1), head, text, objective)
-        ahead = torch.arange(1, recurrent.config.trained_draft_len + 1, device=flat.device)
+        draft_len = recurrent.config.trained_draft_len
+        ahead = torch.arange(1, draft_len + 1, device=flat.device)
         rows = batch.positions + ahead.unsqueeze(1)  # [draft_len, P]
-        weights = _weigh(rank, rows + 1, batch.last, objective.horizon_decay)
+        weights = draft_weights(rank, batch, objective.horizon_decay, draft_len)
     with torch.autocast(flat.device.type, dtype=torch.bfloat16, enabled=flat.is_cuda):
         exits = unroll(base, recurrent, look_back, context, batch)
     rows = rows.clamp(max=len(flat) - 1).flatten()
-    loss, *_ = distillation_loss(
+    parts = distillation_loss(
         exits, recurrent.head.weight, targets, rows, weights.flatten(), objective
     )
-    return loss
+    return StepLoss.of(*parts, weights, Stage(2, draft_len))
 
 
 def unroll(
@@ -114,21 +141,3 @@ def unroll(
         looked = look_back.output(found.transpose(1, 2).flatten(0, 1).flatten(1)[batch.positions])
         exits.append(recurrent.exit(p[batch.positions] + looked, state[batch.positions]))
     return torch.cat(exits)
-
-
-def _ranks(recurrent: Drafter, flat: Tensor) -> Tensor:
-    """Return the draft vocabulary index of every token, -1 outside it."""
-    rank = torch.full((recurrent.config.vocab_size,), -1, device=flat.device)
-    rank[recurrent.draft_vocab] = torch.arange(len(recurrent.draft_vocab), device=flat.device)
-    return rank[flat]
-
-
-def _weigh(rank: Tensor, drafted: Tensor, last: Tensor, horizon_decay: float) -> Tensor:
-    """Weights [draft_len, P] of the tokens to be drafted at positions `drafted`, summing to 1.
-
-    Past the answer and outside the draft vocabulary they are zero.
-    """
-    usable = (drafted <= last) & (rank[drafted.clamp(max=len(rank) - 1)] >= 0)
-    decay = horizon_decay ** torch.arange(len(drafted), device=rank.device)
-    weights = usable * decay.unsqueeze(1).float()
-    return weights / weights.sum().clamp(min=1e-9)

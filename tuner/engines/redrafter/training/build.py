@@ -13,8 +13,8 @@ from tuner.engines.redrafter.training.spec import TrainSpec
 from tuner.errors import BadInput
 
 
-def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> tuple[Drafter, float]:
-    """Return a fresh fp32 drafter on the base model's device, and its vocabulary's coverage.
+def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> Drafter:
+    """Return a fresh fp32 drafter on the base model's device.
 
     Raises:
         BadInput: layers or a draft vocabulary that the model does not have.
@@ -51,7 +51,7 @@ def new_drafter(spec: TrainSpec, base: Llama, rows: AnswerRows) -> tuple[Drafter
     order = counts.argsort(descending=True, stable=True)[: spec.draft_vocab_size]
     drafter.draft_vocab = order.to(device)
     _initialise(drafter, base)
-    return drafter, float(counts[order].sum() / counts.sum())
+    return drafter
 
 
 def _context(spec: TrainSpec, config: LlamaConfig) -> tuple[tuple[int, ...], int]:

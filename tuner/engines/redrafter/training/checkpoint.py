@@ -1,6 +1,6 @@
 """A training that can be killed: all of its state in one safetensors file, replaced by rename.
 
-Tensors are the drafter's weights in fp32, the optimizer's moments and the random generator; the
+Tensors are what the drafter learns in fp32, the optimizer's moments and the random generator; the
 place in the data and the recipe are JSON in the file's header. Nothing is pickled.
 """
 
@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from profiles.files import write_bytes
-from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.training.spec import TrainSpec
+from tuner.engines.redrafter.training.spec import LoopSpec
 from tuner.errors import BadInput
 
 CHECKPOINT_FILE = "training.checkpoint"
@@ -39,14 +38,14 @@ class Place:
 class Learner:
     """Everything that learning changes."""
 
-    drafter: Drafter
+    network: nn.Module
     optimizer: torch.optim.Optimizer
     chance: torch.Generator
 
 
-def save_checkpoint(spec: TrainSpec, learner: Learner, place: Place) -> None:
+def save_checkpoint(spec: LoopSpec, learner: Learner, place: Place) -> None:
     """Write the state whole. Raises StorageError."""
-    tensors = {f"drafter.{name}": t for name, t in learner.drafter.state_dict().items()}
+    tensors = {f"drafter.{name}": t for name, t in _learned(learner.network).items()}
     for index, moments in learner.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
     tensors["chance"] = learner.chance.get_state()
@@ -55,7 +54,7 @@ def save_checkpoint(spec: TrainSpec, learner: Learner, place: Place) -> None:
     write_bytes(spec.out / CHECKPOINT_FILE, save(state, header))
 
 
-def load_checkpoint(spec: TrainSpec, learner: Learner) -> Place:
+def load_checkpoint(spec: LoopSpec, learner: Learner) -> Place:
     """Bring `learner` to where the checkpoint in `spec.out` left it.
 
     Raises:
@@ -74,16 +73,25 @@ def load_checkpoint(spec: TrainSpec, learner: Learner) -> Place:
     return place
 
 
-def _same_recipe(spec: TrainSpec, theirs: dict[str, Any]) -> None:
+def _same_recipe(spec: LoopSpec, theirs: dict[str, Any]) -> None:
     for name, ours in spec.recipe().items():
         if theirs.get(name) != ours:
             raise BadInput(name, ours, f"the training to resume has {theirs.get(name)!r}")
 
 
+def _learned(network: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of `network` that training may change, by name."""
+    named = network.named_parameters(remove_duplicate=False)
+    frozen = {name for name, weight in named if not weight.requires_grad}
+    return {name: t for name, t in network.state_dict().items() if name not in frozen}
+
+
 def _restore(learner: Learner, tensors: dict[str, Tensor]) -> None:
     prefix = "drafter."
     weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    learner.drafter.load_state_dict(weights)
+    if differing := weights.keys() ^ _learned(learner.network).keys():
+        raise ValueError(f"it lacks tensors or has others: {sorted(differing)}")
+    learner.network.load_state_dict(weights, strict=False)
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):

@@ -15,9 +15,10 @@ from tuner.engines.redrafter.training.forward import read_rows
 from tuner.engines.redrafter.training.generate import ChatFrame
 from tuner.engines.redrafter.training.progress import TrainRow
 from tuner.engines.redrafter.training.rows import AnswerRows
-from tuner.engines.redrafter.training.spec import TrainSpec
+from tuner.engines.redrafter.training.spec import LoopSpec
 from tuner.engines.redrafter.training.step import unroll
-from tuner.engines.redrafter.training.verdict import Evidence
+from tuner.engines.redrafter.training.trainee import Trainee
+from tuner.engines.redrafter.training.verdict import Evidence, Reading
 from tuner.workloads.tokenizer import HFTokenizer
 
 _POSITIONS = 2048
@@ -25,63 +26,71 @@ _POSITIONS = 2048
 
 @torch.no_grad()
 def gather_evidence(
-    spec: TrainSpec,
+    spec: LoopSpec,
     base: Llama,
-    drafter: Drafter,
+    trainee: Trainee,
     rows: AnswerRows,
     progress: Sequence[TrainRow],
 ) -> Evidence:
     """Look at up to 2,048 positions of the training answers, and at the course of the training."""
     device = base.norm.weight.device
-    reader = BatchReader(rows, spec.tokens_per_step, spec.seed + 1, device)
-    sample = _Sample(base, drafter, next(iter(reader)))
-    counts = rows.count_answer_tokens(base.config.vocab_size)
-    held = counts[drafter.draft_vocab.cpu()].sum() / counts.sum()
+    batch = next(iter(BatchReader(rows, spec.tokens_per_step, spec.seed + 1, device)))
+    positions = batch.positions[batch.positions > 0][:_POSITIONS]
+    hidden = read_rows(base, batch.tokens)[0].flatten(0, 1)
+    logits = base.logits(hidden[positions]).float()
+    token = batch.tokens.flatten()[positions + 1]
+    choice = base.logits(hidden[positions + 1]).argmax(-1)
+    reading = _reading(base, trainee.recurrent, batch, positions, choice)
     measured = [row.acceptance_length for row in progress if row.acceptance_length is not None]
-    own = torch.arange(len(sample.positions), device=device)
-    shuffled = own.roll(len(own) // 2 + 1)
     return Evidence(
         acceptance_length=max(measured, default=None),
         framed_prompts=_framed(spec, rows),
-        base_agreement=float(sample.agrees.float().mean()),
-        base_loss=float(sample.loss.mean()),
+        base_agreement=float((logits.argmax(-1) == token).float().mean()),
+        base_loss=float(torch.nn.functional.cross_entropy(logits, token)),
         chance_loss=math.log(base.config.vocab_size),
-        top1=sample.top1(sample.positions),
-        top1_shuffled=sample.top1(sample.positions[shuffled]),
-        top1_shifted=max(sample.top1(sample.positions + move) for move in (-1, 1)),
-        vocab_coverage=float(held),
+        reading=reading,
+        vocab_coverage=_coverage(trainee.draft_vocab, rows, base.config.vocab_size),
         loss_fall=_loss_fall(progress),
         steps=progress[-1].step,
     )
 
 
-class _Sample:
-    """Positions of one batch, what the base model says there and what the drafter does."""
+def _reading(
+    base: Llama, drafter: Drafter | None, batch: Batch, positions: Tensor, choice: Tensor
+) -> Reading | None:
+    """Ask for the first drafted tokens after `positions`, with the right hidden states and wrong.
 
-    def __init__(self, base: Llama, drafter: Drafter, batch: Batch) -> None:
-        self.base, self.drafter = base, drafter
-        self.flat = batch.tokens.flatten()
-        inside = batch.positions > 0
-        self.positions = batch.positions[inside][:_POSITIONS]
-        hidden, context = read_rows(base, batch.tokens, drafter.config.context_layers)
-        self.hidden, self.context = hidden.flatten(0, 1), context.flatten(0, 1)
-        logits = base.logits(self.hidden[self.positions]).float()
-        token = self.flat[self.positions + 1]
-        self.agrees = logits.argmax(-1) == token
-        self.loss = torch.nn.functional.cross_entropy(logits, token, reduction="none")
-        self.choice = base.logits(self.hidden[self.positions + 1]).argmax(-1)
+    `choice` is what the base model would write there.
+    """
+    if drafter is None:
+        return None
+    flat = batch.tokens.flatten()
+    context = read_rows(base, batch.tokens, drafter.config.context_layers)[1].flatten(0, 1)
 
-    def top1(self, context_at: Tensor) -> float:
-        """Share of first drafted tokens that are the base model's choice, contexts from there."""
-        context = self.context.clone()
-        context[self.positions] = self.context[context_at]
-        with torch.autocast(self.flat.device.type, torch.bfloat16, enabled=self.flat.is_cuda):
-            exits = unroll(self.base, self.drafter, context, self.flat, self.positions, 1)
-            best = self.drafter.head(exits).argmax(-1)
-        return float((self.drafter.draft_vocab[best] == self.choice).float().mean())
+    def top1(context_at: Tensor) -> float:
+        moved = context.clone()
+        moved[positions] = context[context_at]
+        with torch.autocast(flat.device.type, torch.bfloat16, enabled=flat.is_cuda):
+            exits = unroll(base, drafter, moved, flat, positions, 1)
+            best = drafter.head(exits).argmax(-1)
+        return float((drafter.draft_vocab[best] == choice).float().mean())
+
+    return Reading(
+        top1=top1(positions),
+        top1_shuffled=top1(positions.roll(len(positions) // 2 + 1)),
+        top1_shifted=max(top1(positions + move) for move in (-1, 1)),
+    )
 
 
-def _framed(spec: TrainSpec, rows: AnswerRows) -> float | None:
+def _coverage(draft_vocab: Tensor | None, rows: AnswerRows, vocab_size: int) -> float:
+    """Share of answer tokens that can be drafted."""
+    if draft_vocab is None:
+        return 1.0
+    counts = rows.count_answer_tokens(vocab_size)
+    return float(counts[draft_vocab.cpu()].sum() / counts.sum())
+
+
+def _framed(spec: LoopSpec, rows: AnswerRows) -> float | None:
     """Share of the first thousand prompts that end as the chat template lets an answer begin."""
     if HFTokenizer(spec.model_dir).template == "none":
         return None

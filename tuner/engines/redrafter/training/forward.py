@@ -9,13 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tuner.engines.redrafter.checkpoint import load_llama
-from tuner.engines.redrafter.linear import apply_compute, compute_path
+from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path
 from tuner.engines.redrafter.llama import Llama
 from tuner.errors import BadInput
 
 
+def serving_compute(device: torch.device) -> Compute:
+    """Return how drafters are served while they are trained: bf16 on a GPU, fp32 on the CPU."""
+    return compute_path("bf16" if device.type == "cuda" else "fp32", device)
+
+
 def load_frozen(model_dir: Path, device: torch.device, positions: int) -> Llama:
-    """Load the base model for training: bf16 on a GPU, fp32 on the CPU, no gradients."""
+    """Load the base model for training, as it is served; no gradients."""
     if device.type == "cuda":
         # NOTE: products of bf16 values are exact in TF32; only the fp32 logits are affected.
         torch.set_float32_matmul_precision("high")
@@ -24,7 +29,7 @@ def load_frozen(model_dir: Path, device: torch.device, positions: int) -> Llama:
         raise BadInput(
             "max_new_tokens", positions, f"the model has {model.config.max_position} positions"
         )
-    compute = compute_path("bf16" if device.type == "cuda" else "fp32", device)
+    compute = serving_compute(device)
     apply_compute(model, compute)
     model.prepare_positions(positions, device, compute.activation_dtype)
     return model

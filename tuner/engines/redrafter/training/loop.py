@@ -6,19 +6,14 @@ then the drafter is kept if it is the best so far, and now and then a checkpoint
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from tuner.engines.redrafter.checkpoint import save_drafter
-from tuner.engines.redrafter.drafter import Drafter
-from tuner.engines.redrafter.drafters.recurrent import RecurrentDraft
-from tuner.engines.redrafter.linear import apply_compute, compute_path
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import Batch, BatchReader
 from tuner.engines.redrafter.training.checkpoint import (
@@ -27,28 +22,22 @@ from tuner.engines.redrafter.training.checkpoint import (
     Place,
     save_checkpoint,
 )
-from tuner.engines.redrafter.training.curriculum import Stage, stage_at
 from tuner.engines.redrafter.training.held_out import HeldOut
 from tuner.engines.redrafter.training.optimizer import Budget, Step, adamw, descend
 from tuner.engines.redrafter.training.progress import TrainRow, read_progress, write_progress
-from tuner.engines.redrafter.training.spec import TrainSpec
-from tuner.engines.redrafter.training.step import StepLoss, train_step
+from tuner.engines.redrafter.training.spec import LoopSpec
+from tuner.engines.redrafter.training.step import StepLoss
+from tuner.engines.redrafter.training.trainee import Trainee
 from tuner.errors import BadInput
 
 OnProgress = Callable[[TrainRow], None]
 
 
-def as_served(drafter: Drafter, base: Llama) -> RecurrentDraft:
-    """Return a copy in the precision of serving."""
-    device = base.norm.weight.device
-    compute = compute_path("bf16" if device.type == "cuda" else "fp32", device)
-    return RecurrentDraft(apply_compute(copy.deepcopy(drafter), compute), base.embed_tokens)
-
-
-def new_learner(spec: TrainSpec, drafter: Drafter) -> Learner:
+def new_learner(spec: LoopSpec, network: nn.Module) -> Learner:
     """Return what learning changes, before its first step."""
-    optimizer = adamw(drafter.parameters(), fused=spec.device != "cpu")
-    return Learner(drafter, optimizer, torch.Generator().manual_seed(spec.seed))
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    optimizer = adamw(weights, fused=spec.device != "cpu")
+    return Learner(network, optimizer, torch.Generator().manual_seed(spec.seed))
 
 
 class TrainingLoop:
@@ -56,18 +45,19 @@ class TrainingLoop:
 
     def __init__(
         self,
-        spec: TrainSpec,
+        spec: LoopSpec,
         base: Llama,
+        trainee: Trainee,
         learner: Learner,
         held_out: HeldOut,
         place: Place,
         on_progress: OnProgress,
     ) -> None:
-        self.spec, self.base, self.learner, self.place = spec, base, learner, place
+        self.spec, self.base, self.trainee = spec, base, trainee
+        self.learner, self.place = learner, place
         self.held_out, self.on_progress = held_out, on_progress
         self.rows = [row for row in read_progress(spec.out) if row.step <= place.step]
         self.began = time.monotonic() - place.seconds
-        self.stage = Stage(0, 0)  # of the newest step
         self.since_report: list[StepLoss] = []
         self.saved_step, self.saved_at = place.step, time.monotonic()
 
@@ -90,32 +80,20 @@ class TrainingLoop:
         raise AssertionError("batches never end")
 
     def _loss(self, batch: Batch, fraction: float) -> Tensor:
-        spec, learner = self.spec, self.learner
-        stage = stage_at(fraction, spec.draft_len, spec.curriculum)
-        result = train_step(
-            self.base,
-            learner.drafter,
-            batch,
-            spec.objective,
-            stage,
-            spec.curriculum,
-            learner.chance,
-        )
-        self.stage = stage
+        result = self.trainee.compare(batch, fraction, self.learner.chance)
         self.place.positions += len(batch.positions)
         self.since_report.append(replace(result, loss=result.loss.detach()))
         return result.loss
 
     def _row(self, step: Step, last: bool) -> TrainRow:
         """Sum up the steps since the last row, and measure acceptance where it is due."""
-        stage = self.stage
         steps, self.since_report = self.since_report, []
+        stage = steps[-1].stage
         loss = float(torch.stack([step.loss for step in steps]).mean())
         if not math.isfinite(loss):
             raise self._diverged(loss)
         measured = last or self.place.step % self.spec.evaluate_every == 0
-        served = as_served(self.learner.drafter, self.base)
-        acceptance = self.held_out.acceptance_length(served) if measured else None
+        acceptance = self.held_out.acceptance_length(self.trainee.serving()) if measured else None
         self.place.seconds = time.monotonic() - self.began
         return TrainRow(
             step=self.place.step,
@@ -139,11 +117,11 @@ class TrainingLoop:
         if not last and row.step % spec.evaluate_every:
             return
         if row.acceptance_length is None:
-            save_drafter(self.learner.drafter, spec.out)
+            self.trainee.save(spec.out)
         elif row.acceptance_length >= (place.best_acceptance or 0):
             place.best_acceptance, place.evaluations_since_best = row.acceptance_length, 0
-            save_drafter(self.learner.drafter, spec.out)
-        elif row.draft_len == spec.draft_len:
+            self.trainee.save(spec.out)
+        elif row.draft_len == self.trainee.draft_len:
             place.evaluations_since_best += 1
         if not last and time.monotonic() - self.saved_at >= spec.checkpoint_seconds:
             save_checkpoint(spec, self.learner, place)

@@ -34,8 +34,8 @@ class TrainRow:
     """Where training stands. Losses and top-1 are means over the steps since the last row.
 
     `loss_by_draft` and `top1_by_draft` (share of positions where the base model's choice is the
-    drafter's likeliest token) have one entry for each drafted position of the stage. In stage 3
-    `loss` holds the beam loss as well.
+    drafter's likeliest token) have one entry for each drafted position of the stage; a causal LM
+    has the next token alone. In stage 3 `loss` holds the beam loss as well.
     """
 
     step: int

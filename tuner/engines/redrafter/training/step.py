@@ -26,8 +26,16 @@ class StepLoss:
     """Loss of a batch, and its means by drafted position [draft_len] without gradient."""
 
     loss: Tensor
+    stage: Stage
     by_draft: Tensor
     top1_by_draft: Tensor  # share of positions where the base model's choice is the likeliest
+
+    @classmethod
+    def of(cls, loss: Tensor, each: Tensor, hit: Tensor, weights: Tensor, stage: Stage) -> StepLoss:
+        """Sum up what `distillation_loss` gives, by drafted position: weights [draft_len, P]."""
+        total = weights.sum(1).clamp(min=1e-9)
+        by_draft, top1 = ((x.view_as(weights) * weights).sum(1) / total for x in (each, hit))
+        return cls(loss, stage, by_draft, top1)
 
 
 def train_step(
@@ -44,11 +52,11 @@ def train_step(
     with torch.no_grad():
         hidden, context = read_rows(base, batch.tokens, drafter.config.context_layers)
         hidden, context = hidden.flatten(0, 1), context.flatten(0, 1)
-        rank = _ranks(drafter, flat)
+        rank = draft_ranks(drafter, flat)
         text = rank.roll(-1).clamp(min=0)
         head = base.lm_head.weight[drafter.draft_vocab].float()
         targets = distillation_targets(hidden, head, text, objective)
-        weights = _weights(rank, batch, objective.horizon_decay, stage.draft_len)
+        weights = draft_weights(rank, batch, objective.horizon_decay, stage.draft_len)
     rows = torch.cat([batch.positions + k for k in range(1, stage.draft_len + 1)])
     with torch.autocast(flat.device.type, dtype=torch.bfloat16, enabled=flat.is_cuda):
         exits = unroll(base, drafter, context, flat, batch.positions, stage.draft_len)
@@ -64,12 +72,7 @@ def train_step(
         loss = loss + curriculum.beam_weight * _searched(
             base, drafter, context, batch, stage, curriculum, chance
         )
-    total = weights.sum(1).clamp(min=1e-9)
-    return StepLoss(
-        loss,
-        (each.view_as(weights) * weights).sum(1) / total,
-        (hit.view_as(weights) * weights).sum(1) / total,
-    )
+    return StepLoss.of(loss, each, hit, weights, stage)
 
 
 def unroll(
@@ -112,14 +115,14 @@ def _searched(
         )
 
 
-def _ranks(drafter: Drafter, flat: Tensor) -> Tensor:
+def draft_ranks(drafter: Drafter, flat: Tensor) -> Tensor:
     """Return the draft vocabulary index of every token, -1 outside it."""
     rank = torch.full((drafter.config.vocab_size,), -1, device=flat.device)
     rank[drafter.draft_vocab] = torch.arange(len(drafter.draft_vocab), device=flat.device)
     return rank[flat]
 
 
-def _weights(rank: Tensor, batch: Batch, horizon_decay: float, draft_len: int) -> Tensor:
+def draft_weights(rank: Tensor, batch: Batch, horizon_decay: float, draft_len: int) -> Tensor:
     """Weights [draft_len, P] summing to 1: zero past the answer and outside the vocabulary."""
     weights = []
     for k in range(1, draft_len + 1):

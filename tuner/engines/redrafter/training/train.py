@@ -1,32 +1,31 @@
-"""Train a drafter on answers that the base model wrote.
+"""Train a drafter of any kind on answers that the base model wrote.
 
-For every position t of an answer the drafter is started from the base model's hidden state at t and
-unrolled over the true tokens t+1, t+2, ...; at each it is to say what the base model says there.
-Hidden states and targets are computed for each batch anew and never stored.
+At every position of an answer the drafter is to say what the base model says there. A recurrent one
+is started from the base model's hidden state at position t and unrolled over the true tokens t+1,
+t+2, ... Hidden states and targets are computed for each batch anew and never stored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from profiles.files import make_folder
+from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.batch import BatchReader
 from tuner.engines.redrafter.training.batch_decode import Decoding
-from tuner.engines.redrafter.training.build import new_drafter
 from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE, Place, load_checkpoint
 from tuner.engines.redrafter.training.evidence import gather_evidence
 from tuner.engines.redrafter.training.forward import load_frozen
 from tuner.engines.redrafter.training.held_out import HeldOut, hold_out
-from tuner.engines.redrafter.training.loop import (
-    OnProgress,
-    TrainingLoop,
-    as_served,
-    new_learner,
-)
+from tuner.engines.redrafter.training.loop import OnProgress, TrainingLoop, new_learner
+from tuner.engines.redrafter.training.recurrent import RecurrentTrainee
 from tuner.engines.redrafter.training.rows import AnswerRows
-from tuner.engines.redrafter.training.spec import TrainSpec
+from tuner.engines.redrafter.training.spec import LoopSpec, TrainSpec
+from tuner.engines.redrafter.training.trainee import Trainee
 from tuner.engines.redrafter.training.verdict import Verdict, judge
 from tuner.errors import BadInput
 from tuner.workloads.tokenizer import HFTokenizer
@@ -52,11 +51,27 @@ class TrainReport:
 def train_drafter(
     spec: TrainSpec, on_progress: OnProgress = lambda row: None, resume: bool = False
 ) -> TrainReport:
+    """Train a recurrent drafter, as `train` does."""
+    return train(spec, partial(RecurrentTrainee, spec), on_progress, resume)
+
+
+def train(
+    spec: LoopSpec,
+    begin: Callable[[Llama, AnswerRows], Trainee],
+    on_progress: OnProgress = lambda row: None,
+    resume: bool = False,
+) -> TrainReport:
     """Train and write a drafter directory, `progress.parquet` and, until done, a checkpoint.
 
     The drafter written is that of the longest acceptance on held-out prompts, the last one where
     there are none. A killed training goes on with `resume` from its last checkpoint; on a CPU, and
     ended by steps rather than seconds, its loss curve is that of a training never killed.
+
+    Args:
+        spec: how to train.
+        begin: makes the untrained drafter of a base model and the answers to learn from.
+        on_progress: told every row of progress.
+        resume: go on from the checkpoint in `spec.out`.
 
     Raises:
         BadInput: data or shapes that do not fit the model, nothing to resume or something not
@@ -69,18 +84,17 @@ def train_drafter(
     longest = max((len(prompt) for prompt in prompts), default=0) + spec.held_out_tokens
     base = load_frozen(spec.model_dir, device, max(longest, rows.longest))
     rows.check_tokens(base.config.vocab_size, spec.data)
-    drafter, coverage = new_drafter(spec, base, rows)
+    trainee = begin(base, rows)
     make_folder(spec.out)
-    stops = HFTokenizer(spec.model_dir).stop_token_ids
-    how = Decoding(spec.held_out_tokens, stops)
-    held_out = HeldOut(base, prompts, how, as_served(drafter, base))
-    learner = new_learner(spec, drafter)
+    how = Decoding(spec.held_out_tokens, HFTokenizer(spec.model_dir).stop_token_ids)
+    held_out = HeldOut(base, prompts, how, trainee.serving())
+    learner = new_learner(spec, trainee.network)
     place = load_checkpoint(spec, learner) if resume else Place()
-    training = TrainingLoop(spec, base, learner, held_out, place, on_progress)
+    training = TrainingLoop(spec, base, trainee, learner, held_out, place, on_progress)
     reader = BatchReader(rows, spec.tokens_per_step, spec.seed, device, place.batches_read)
     stopped = training.run(reader)
     last = training.rows[-1]
-    evidence = gather_evidence(spec, base, drafter, rows, training.rows)
+    evidence = gather_evidence(spec, base, trainee, rows, training.rows)
     return TrainReport(
         steps=last.step,
         positions=last.positions,
@@ -90,13 +104,13 @@ def train_drafter(
         top1_by_draft=last.top1_by_draft,
         acceptance_length=place.best_acceptance,
         stopped_early=stopped,
-        parameters=sum(p.numel() for p in drafter.parameters()),
-        vocab_coverage=coverage,
+        parameters=sum(p.numel() for p in trainee.network.parameters()),
+        vocab_coverage=evidence.vocab_coverage,
         verdict=judge(evidence),
     )
 
 
-def check_folder(spec: TrainSpec, resume: bool) -> None:
+def check_folder(spec: LoopSpec, resume: bool) -> None:
     """Raise BadInput where `spec.out` holds a training and none is resumed, or the reverse."""
     unfinished = (spec.out / CHECKPOINT_FILE).exists()
     if unfinished and not resume:

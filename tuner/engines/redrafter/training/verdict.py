@@ -9,6 +9,15 @@ USELESS_BELOW = 1.2
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What the hidden state does for a recurrent drafter."""
+
+    top1: float  # first drafted tokens that are the base model's choice
+    top1_shuffled: float  # the same with hidden states of other positions
+    top1_shifted: float  # the same with those of the position before or after, the better
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What was measured on the training answers; shares are in [0, 1], losses nats a token."""
 
@@ -17,9 +26,7 @@ class Evidence:
     base_agreement: float  # answer tokens that the base model would choose
     base_loss: float  # of the answers, under the base model
     chance_loss: float  # of a guess among the whole vocabulary
-    top1: float  # first drafted tokens that are the base model's choice
-    top1_shuffled: float  # the same with hidden states of other positions
-    top1_shifted: float  # the same with those of the position before or after, the better
+    reading: Reading | None  # None: the drafter does not live by one hidden state
     vocab_coverage: float  # answer tokens that the drafter can propose
     loss_fall: float | None  # from the second third of the training to the last; None: too short
     steps: int
@@ -90,18 +97,21 @@ def _foreign_answers(evidence: Evidence) -> Cause | None:
 
 
 def _wrong_hidden_state(evidence: Evidence) -> Cause | None:
-    off_by_one = evidence.top1_shifted > evidence.top1 + 0.05
-    ignored = evidence.top1 > 0.05 and evidence.top1 < evidence.top1_shuffled + 0.02
+    reading = evidence.reading
+    if reading is None:
+        return None
+    off_by_one = reading.top1_shifted > reading.top1 + 0.05
+    ignored = reading.top1 > 0.05 and reading.top1 < reading.top1_shuffled + 0.02
     if not (off_by_one or ignored):
         return None
     where = (
-        f"with the hidden state of a neighbouring position {evidence.top1_shifted:.0%}"
+        f"with the hidden state of a neighbouring position {reading.top1_shifted:.0%}"
         if off_by_one
-        else f"with hidden states of random positions {evidence.top1_shuffled:.0%}"
+        else f"with hidden states of random positions {reading.top1_shuffled:.0%}"
     )
     return Cause(
         "wrong hidden state",
-        f"the first drafted token is right in {evidence.top1:.0%} of places, {where}",
+        f"the first drafted token is right in {reading.top1:.0%} of places, {where}",
         "hand over the normalised hidden state that the true token was chosen from",
     )
 
