@@ -29,6 +29,9 @@ class SweepRequest:
     kv_cache_dtype: list[KVCacheDtype] = field(default_factory=lambda: ["auto"])
     drafter: list[str | None] = field(default_factory=lambda: [None])
     draft_vocab_size: list[int | None] = field(default_factory=lambda: [None])
+    draft_len_min: list[int | None] = field(default_factory=lambda: [None])
+    speculate_up_to: list[int | None] = field(default_factory=lambda: [None])
+    temperature: float = 0.0
     min_tokens_per_s: float | None = None
     max_tpot_ms_p95: float | None = None
     max_ttft_ms_p95: float | None = None
@@ -43,6 +46,8 @@ class SweepRequest:
                 "space": {
                     "beam_width": self.beam_width,
                     "draft_len": self.draft_len,
+                    "draft_len_min": self.draft_len_min,
+                    "speculate_up_to": self.speculate_up_to,
                     "batch_size": self.batch_size,
                     "quantization": self.quantization,
                     "kv_cache_dtype": self.kv_cache_dtype,
@@ -53,6 +58,7 @@ class SweepRequest:
                     "workload": self.workload,
                     "requests": self.requests,
                     "max_new_tokens": self.max_new_tokens,
+                    "temperature": self.temperature,
                     "seed": self.seed,
                 },
                 "objective": self.objective,
