@@ -6,18 +6,11 @@ import streamlit as st
 
 from dashboard.data.judged import OBJECTIVES
 from dashboard.data.sweep_request import SweepRequest
+from dashboard.panels.sweep_form_space import space_fields
 from tuner.engines import engine_names
-from tuner.models.drafters import RETRIEVAL
 from tuner.sweep.spec import SweepSpec
 
 SUGGESTED = SweepSpec()
-BEAM_WIDTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16]
-DRAFT_LENS = [1, 2, 3, 4, 5, 6, 7, 8, 10]
-BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-SHIPPED = "the model's own"
-DRAFT_VOCABULARIES = [None, 512, 1024, 2048, 4096, 8192, 16_384, 32_768]
-KV_CACHES = ["auto", "fp8"]
-PRECISIONS = [None, "fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
 SAMPLERS = {
     "tpe": "TPE: learns from the trials so far",
     "random": "random",
@@ -36,7 +29,7 @@ def sweep_form(workload: str) -> SweepRequest | None:
             wanted = _wanted()
         with right:
             st.subheader("What is tried", anchor=False)
-            space = _space()
+            space = space_fields()
             search = _search()
         pressed = st.form_submit_button("Start sweep", type="primary", icon=":material/play_arrow:")
     return (
@@ -59,7 +52,7 @@ def _served() -> dict:
             help="The built-in smollm2-135m, a Hugging Face folder on this host, or a hub id.",
         ),
     }
-    requests, tokens = st.columns(2)
+    requests, tokens, temperature = st.columns(3)
     values["requests"] = requests.number_input(
         "Requests",
         min_value=1,
@@ -68,10 +61,19 @@ def _served() -> dict:
         "More of them narrow the interval of the speed-up and take longer.",
     )
     values["max_new_tokens"] = tokens.number_input(
-        "New tokens per request",
+        "New tokens",
         min_value=2,
         value=SUGGESTED.workload.max_new_tokens,
-        help="Longest answer to each prompt.",
+        help="Longest answer to each prompt, in tokens.",
+    )
+    values["temperature"] = temperature.number_input(
+        "Temperature",
+        min_value=0.0,
+        max_value=2.0,
+        value=SUGGESTED.workload.temperature,
+        step=0.1,
+        help="0 always takes the likeliest token. Higher samples, as your users may: drafts are "
+        "accepted less often. What is written stays distributed as without speculation.",
     )
     return values
 
@@ -101,76 +103,6 @@ def _limit(place: st.delta_generator.DeltaGenerator, label: str, explained: str)
     return place.number_input(
         label, min_value=0.0, value=None, placeholder="no limit", help=explained
     )
-
-
-def _space() -> dict:
-    space = {
-        "beam_width": st.pills(
-            "Beam width (W)",
-            BEAM_WIDTHS,
-            selection_mode="multi",
-            default=SUGGESTED.space.beam_width,
-            help="Beams that the drafter keeps. Wider finds longer drafts and costs more time.",
-        ),
-        "draft_len": st.pills(
-            "Draft length (D)",
-            DRAFT_LENS,
-            selection_mode="multi",
-            default=SUGGESTED.space.draft_len,
-            help="Tokens drafted per beam, not counting the true token that the base model has "
-            "already chosen (TensorRT-LLM: draft_len_per_beam; Apple's beam_length is D + 1).",
-        ),
-        "batch_size": st.pills(
-            "Batch size",
-            BATCH_SIZES,
-            selection_mode="multi",
-            default=SUGGESTED.space.batch_size,
-            help="Requests served at once. Each has its own baseline without speculation.",
-        ),
-        "quantization": st.pills(
-            "Precision",
-            PRECISIONS,
-            selection_mode="multi",
-            default=SUGGESTED.space.quantization,
-            format_func=lambda name: name or "default",
-            help="default is the device's own choice. A precision that this host cannot run gives "
-            "a failed trial with the reason.",
-        ),
-        "kv_cache_dtype": st.pills(
-            "KV cache",
-            KV_CACHES,
-            selection_mode="multi",
-            default=SUGGESTED.space.kv_cache_dtype,
-            help="auto keeps keys and values as activations are. fp8 takes half the memory of "
-            "bf16 and changes the text a little; its baseline keeps them so too.",
-        ),
-    }
-    with st.expander("Drafters (optional)"):
-        return space | _drafters()
-
-
-def _drafters() -> dict:
-    named = st.multiselect(
-        "Drafters",
-        [SHIPPED, RETRIEVAL],
-        default=[SHIPPED],
-        accept_new_options=True,
-        help="Type the folder of a drafter to add it. retrieval copies from the prompt and the "
-        "answer so far and needs no training; retrieval:PATH copies from text files as well. "
-        "Only the built-in model has a drafter of its own.",
-    )
-    return {
-        "drafter": [None if name == SHIPPED else name.strip() for name in named],
-        "draft_vocab_size": st.pills(
-            "Draft vocabulary",
-            DRAFT_VOCABULARIES,
-            selection_mode="multi",
-            default=[None],
-            format_func=lambda size: "all" if size is None else f"{size:,}",
-            help="The most frequent tokens of the drafter, nothing else: drafts are faster and "
-            "accepted less often. The text stays the same.",
-        ),
-    }
 
 
 def _search() -> dict:

@@ -43,6 +43,36 @@ def test_start_is_ready_to_press_and_goes_to_the_new_run(open_page, store, launc
     }
 
 
+def test_advanced_knobs_reach_the_sweep(open_page, store, launched):
+    at = open_page("start")
+    assert "Advanced (optional)" in [expander.label for expander in at.expander]
+    pills = {each.label: each for each in at.pills}
+    assert all(each.help for each in at.pills)
+    assert "2 to D" in pills["Adaptive draft length"].options
+    pills["Adaptive draft length"].set_value([None, 1])
+    pills["Speculate up to (requests at once)"].set_value([None, 2])
+    pills["Draft vocabulary"].set_value([None, 2048])
+    pills["KV cache"].set_value(["fp8"])
+    at.multiselect[0].set_value(["the model's own", "retrieval"])
+    next(each for each in at.number_input if each.label == "Temperature").set_value(0.7)
+    button(at, "Start sweep").click().run()
+    assert not at.exception
+    (run,) = launched
+    spec = store.open(run.run_id).record().spec
+    assert spec["workload"]["temperature"] == 0.7
+    assert (
+        spec["space"]
+        | {
+            "draft_len_min": [None, 1],
+            "speculate_up_to": [None, 2],
+            "kv_cache_dtype": ["fp8"],
+            "drafter": [None, "retrieval"],
+            "draft_vocab_size": [None, 2048],
+        }
+        == spec["space"]
+    )
+
+
 def test_start_shows_the_first_prompt(open_page):
     assert open_page("start").text[0].value.startswith("user: ")
 

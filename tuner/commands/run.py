@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from pydantic import ValidationError
 
 from profiles.errors import ProfilesError
-from profiles.records import TrialConfig, TrialResult, TrialState, WorkloadSpec
+from profiles.records import Precision, TrialConfig, TrialResult, TrialState, WorkloadSpec
 from profiles.store import RunFolder
 from tuner.commands.auto_draft_len import settle_draft_len
 from tuner.commands.output import JsonFlag, print_fields, print_json, reports_errors
@@ -48,7 +48,10 @@ def run(
         int | None, typer.Option(help="Draft only while at most so many requests run.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Requests served at once.")] = None,
-    quantization: Annotated[str | None, typer.Option(help="fp32, bf16, fp16.")] = None,
+    quantization: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(get_args(Precision))}; the last three on NVIDIA GPUs."),
+    ] = None,
     kv_cache_dtype: Annotated[
         str | None, typer.Option(help="auto: as activations are; fp8: half the bytes of bf16.")
     ] = None,
