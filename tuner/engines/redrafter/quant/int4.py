@@ -19,7 +19,7 @@ from tuner.errors import BadInput
 GROUP_SIZES = (128, 64, 32)
 _LARGEST = 15
 _FEW_ROWS = 16  # beyond, unpacking once for cuBLAS is faster than tinygemm
-_SOME_ROWS = 128  # beyond, it is faster than our own product
+_SOME_ROWS = 256  # beyond, it is faster than our own product
 _WIDENED_AT_ONCE = 1 << 25
 _LONGEST_ROW = 1 << 15  # inputs, that a program of ours holds in registers
 
@@ -113,7 +113,8 @@ class TritonInt4Linear(DeviceOnly):
 
         outputs = self.codes.shape[0]
         out = rows.new_empty(rows.shape[0], outputs)
-        step = max(64, _WIDENED_AT_ONCE // rows.shape[1])
+        # NOTE: cuBLAS has fast products only for parts that begin at a multiple of 8 outputs.
+        step = max(64, _WIDENED_AT_ONCE // rows.shape[1] // 64 * 64)
         for first in range(0, outputs, step):
             part = slice(first, first + step)
             weight = widened(self.codes[part], self.scale_and_zero[part])
