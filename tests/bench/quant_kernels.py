@@ -22,6 +22,7 @@ from tuner.engines.redrafter.quant.kernels import fast_linear
 from tuner.engines.redrafter.quant.quantize import KINDS
 
 SHAPES = "6144x4096,4096x4096,28672x4096,4096x14336,128256x4096"
+WITH_OWN_KERNELS = ("fp8", "int4_awq")
 BEYOND_L2_BYTES = 256 << 20
 REPLAYS = 20
 
@@ -53,7 +54,7 @@ def _products(weight: Tensor) -> Iterator[tuple[str, nn.Module]]:
     if weight.is_cuda and humming.installed():
         kernels = ["humming", "torch"]
     for precision, kind in KINDS.items():
-        own = ["auto"] if precision == "fp8" and weight.is_cuda else []
+        own = ["auto"] if precision in WITH_OWN_KERNELS and weight.is_cuda else []
         for kernel in own + kernels:
             module = fast_linear(kind.from_float(weight), kernel)
             yield f"{precision}, {getattr(module, 'kernel', '')}", module

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
+from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TritonInt4Linear, pack, unpack
 from tuner.engines.redrafter.quant.int8 import Int8Linear
+from tuner.engines.redrafter.quant.kernels import fast_linear, held_bytes
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -167,3 +169,11 @@ def test_groups_and_inputs_that_the_kernels_do_not_take():
     assert not taken(Int4Linear.from_float(torch.zeros(8, 96))), "groups of 32"
     assert not taken(Int4Linear.from_float(torch.zeros(1, 1 << 16))), "65,536 inputs"
     assert not taken(Int8Linear.from_float(torch.zeros(8, 128)))
+
+
+def test_int4_goes_through_our_kernels_before_others(monkeypatch):
+    monkeypatch.setattr(humming, "multiplies", lambda linear: True)
+    linear = Int4Linear.from_float(torch.zeros(64, 576)).to("meta")
+    assert isinstance(fast_linear(linear), TritonInt4Linear)
+    weights, groups, locks = 64 * 576 // 2, 64 * 9 * 4, 2 * 4
+    assert held_bytes(linear, torch.device("cuda")) == weights + groups + locks
