@@ -80,8 +80,11 @@ def served(width, length, **changes):
     return TrialConfig(beam_width=width, draft_len=length, **settings | changes)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kind", ["retrieval", "retrieval with a store", "causal LM", "local"])
-def test_every_kind_counts_what_serving_measures(kind, model_dir, drafter_dir, base, tmp_path):
+def test_every_kind_counts_what_serving_measures(
+    kind, device, model_dir, drafter_dir, base, tmp_path
+):
     """fp32, temperature 0, prompts of several lengths: equal in every category and cell."""
     (tmp_path / "store.txt").write_text("w9 w10 w11 w12 w13", encoding="utf-8")
     look = {"window": 8, "num_heads": 2, "head_dim": 8}
@@ -95,10 +98,10 @@ def test_every_kind_counts_what_serving_measures(kind, model_dir, drafter_dir, b
     }[kind]()
     prompts = {f"{n} words": random_prompts(9, n, seed=n) for n in (2, 7, 19)}
     grid = ((1, 3), (4, 4), (8, 2))
-    report = evaluate_drafter(model_dir, name, prompts, grid, 24)
+    report = evaluate_drafter(model_dir, name, prompts, grid, 24, device, "fp32")
     engine = RedrafterEngine()
     for width, length in grid:
-        config = served(width, length, model=str(model_dir), drafter=name)
+        config = served(width, length, model=str(model_dir), drafter=name, device=device)
         live = live_counts(engine, prompts, config, 24)
         assert evaluated_counts(report, (width, length)) == live
     engine.close()

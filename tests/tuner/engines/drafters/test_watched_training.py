@@ -140,3 +140,10 @@ def test_it_stops_when_acceptance_no_longer_grows(specs, kind, tmp_path, monkeyp
     monkeypatch.setattr(held_out.HeldOut, "acceptance_length", lambda self, method: next(lengths))
     report = train(replace(spec, out=tmp_path, evaluate_every=3, patience=2))
     assert report.stopped_early and report.steps == 12 and report.acceptance_length == 1.5
+
+
+def test_a_diverging_loss_is_named(specs, kind, tmp_path):
+    spec, train = specs[kind]
+    with pytest.raises(BadInput, match="training diverged and has stopped") as caught:
+        train(replace(spec, out=tmp_path, learning_rate=1e30))
+    assert caught.value.field == "learning_rate"

@@ -86,15 +86,22 @@ class _Walkers:
 
     def _propose(self, beam_width: int, draft_len: int) -> Tensor:
         """Drafts [B, W, 1 + D] on the CPU."""
-        answers, device = self.answers, self.answers.tokens.device
-        place = self.place.to(device) if self.method.graph_safe else self.place
-        row, offset = self.row.to(device), self.offset.to(device)
-        true_token = answers.tokens[row, answers.start[row] + offset + 1]
-        context = answers.contexts[row, answers.window - 1 + offset]
-        beams = self.method.propose(place, true_token, context, beam_width, draft_len)
-        assert beams.shape == (len(row), beam_width, 1 + draft_len)
+        contexts = self.answers.contexts
+        true_token = self.tokens[self.row, self.start[self.row] + self.offset + 1]
+        context = contexts[self.row.to(contexts.device), self._column(self.offset)]
+        place = self.place.to(contexts.device) if self.method.graph_safe else self.place
+        beams = self.method.propose(
+            place, true_token.to(contexts.device), context, beam_width, draft_len
+        ).cpu()
+        assert beams.shape == (len(true_token), beam_width, 1 + draft_len)
         assert torch.equal(beams[..., 0], true_token.unsqueeze(1).expand(-1, beam_width))
-        return beams.cpu()
+        return beams
+
+    def _column(self, offset: Tensor) -> Tensor:
+        """Where the contexts of tokens chosen at `offset` lie, on their device."""
+        contexts = self.answers.contexts
+        column = (self.answers.window - 1 + offset).clamp(max=contexts.shape[1] - 1)
+        return column.to(contexts.device)
 
     def _go_on(self, committed: Tensor, truth: Tensor) -> None:
         """Tell the method what was committed; who is at the end leaves."""
@@ -106,9 +113,8 @@ class _Walkers:
         if not self.method.remembers or not len(self.row):
             return
         counts = committed[goes].tolist()
-        columns = self.answers.window + before[goes, None] + torch.arange(max(counts))
-        columns = columns.clamp(max=self.answers.contexts.shape[1] - 1)
-        device = self.answers.contexts.device
-        context = self.answers.contexts[self.row[:, None].to(device), columns.to(device)]
-        new = [row[:n] for row, n in zip(truth[goes].tolist(), counts, strict=True)]
+        chosen_at = before[goes, None] + 1 + torch.arange(max(counts))
+        row = self.row[:, None].to(self.answers.contexts.device)
+        context = self.answers.contexts[row, self._column(chosen_at)]
+        new = [tokens[:n] for tokens, n in zip(truth[goes].tolist(), counts, strict=True)]
         self.method.observe(self.place.tolist(), new, context)
