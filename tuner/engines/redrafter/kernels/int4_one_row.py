@@ -13,6 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.int4_ahead import fetch
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 
 def one_row(
     x: Tensor,
@@ -56,6 +59,7 @@ def one_row(
         STAGES=stages,
         ON_CUDA=x.is_cuda,
         num_warps=warps,
+        **overlapped(x.device),
     )
     return out
 
@@ -170,6 +174,14 @@ def _for_each_word(fours, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _rows_of(tile, outputs, GATED: tl.constexpr, ROWS: tl.constexpr):
+    """Return the rows of the weights of a tile; gated, those of the gates first."""
+    each: tl.constexpr = ROWS // 2 if GATED else ROWS
+    own = tl.arange(0, ROWS)
+    return tl.minimum(tile * each + own % each, outputs - 1) + own // each * outputs
+
+
+@triton.jit
 def _one_row(
     pair_ptr,
     word_ptr,
@@ -185,7 +197,16 @@ def _one_row(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     ON_CUDA: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
+    if OVERLAP:
+        for ahead in tl.static_range(STAGES - 1):
+            tile = tl.program_id(0) + ahead * tl.num_programs(0)
+            if tile < tiles:
+                row = _rows_of(tile, outputs, GATED, ROWS)
+                fetch(word_ptr + row.to(tl.int64) * WORDS, WORDS)
+                fetch(scale_ptr + row * GROUPS, GROUPS)
     each: tl.constexpr = ROWS // 2 if GATED else ROWS
     quarter: tl.constexpr = WORDS // GROUPS  # words of a group, pairs of inputs of a quarter
     fours: tl.constexpr = BLOCK // 4  # four words share the scale of their digits
@@ -194,6 +215,7 @@ def _one_row(
     group = tl.arange(0, BLOCK // quarter)
     has_scale = group < GROUPS if WORDS < BLOCK else group >= 0
 
+    wait(OVERLAP)
     pairs = pair_ptr + word // quarter * (4 * quarter) + word % quarter
     a = tl.load(pairs, mask=real, other=0)
     b = tl.load(pairs + quarter, mask=real, other=0)
@@ -208,9 +230,8 @@ def _one_row(
     sums = _dot8(ones, even_high, odd_high, even_low, odd_low, ON_CUDA)
     sums = tl.sum(tl.reshape(sums, (fours, 4)), 1)
 
-    own = tl.arange(0, ROWS)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=STAGES):
-        row = tl.minimum(tile * each + own % each, outputs - 1) + own // each * outputs
+        row = _rows_of(tile, outputs, GATED, ROWS)
         words = tl.load(
             word_ptr + row.to(tl.int64)[:, None] * WORDS + word[None, :],
             mask=real[None, :],

@@ -12,6 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.int4_ahead import fetch
+from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+
 _ROWS = 64  # that a program multiplies at most
 _PROGRAMS = 264  # two for every processor of an H200
 _GROUPS_OF_A_PART = 3  # fewer cost less than joining one part more
@@ -77,8 +80,10 @@ def multiply(
         ROWS=rows,
         COLUMNS=columns,
         STAGES=stages,
+        AHEAD=min(stages - 1, triton.cdiv(groups, parts)),
         ON_CUDA=x.is_cuda,
         num_warps=warps,
+        **overlapped(x.device),
     )
     return out
 
@@ -122,8 +127,11 @@ def _multiply(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STAGES: tl.constexpr,
+    AHEAD: tl.constexpr,
     ON_CUDA: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    begin(OVERLAP)
     quarter: tl.constexpr = INPUTS // GROUPS // 4  # inputs of a quarter, half-words of a group
     each: tl.constexpr = (GROUPS + PARTS - 1) // PARTS
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -132,12 +140,16 @@ def _multiply(
     at = tl.arange(0, quarter)
     used = token < tokens
     real = tl.minimum(column, outputs - 1).to(tl.int64)
-    lines = half_ptr + real[:, None] * (INPUTS // 4) + at[None, :]
+    halves_at = half_ptr + real * (INPUTS // 4)
     scales = scale_ptr + real * GROUPS
+    if OVERLAP and part * each <= GROUPS - AHEAD:
+        fetch(halves_at + part * each * quarter, AHEAD * quarter)
+        fetch(scales + part * each, AHEAD)
+    wait(OVERLAP)
     x_at = x_ptr + token.to(tl.int64)[None, :] * INPUTS + at[:, None]
     total = tl.zeros((COLUMNS, ROWS), tl.float32)
     for group in tl.range(part * each, tl.minimum(part * each + each, GROUPS), num_stages=STAGES):
-        halves = tl.load(lines + group * quarter)
+        halves = tl.load(halves_at[:, None] + (group * quarter + at)[None, :])
         scale_zero = tl.load(scales + group)
         scale = (scale_zero & -65536).to(tl.float32, bitcast=True)
         zero = ((scale_zero & 15) | -0x3D00).to(tl.int16).to(tl.bfloat16, bitcast=True)
