@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from tuner.engines.redrafter.accept import Accepted, accept
 from tuner.engines.redrafter.attention import PagedTreeAttention, TreeAttention, tree_mask
 from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
 from tuner.engines.redrafter.kv_cache import KVCache
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.rope import rotation_table
+from tuner.engines.redrafter.rows import Rows
+from tuner.engines.redrafter.tree import build_tree
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -200,6 +204,22 @@ def test_one_row_gated():
     )
 
 
+@pytest.mark.parametrize("rows", [2, 17, 64])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(576, 45), (1000, 130), (96, 20_000), (2000, 100), (1536, 2100)]
+)
+def test_few_rows(rows, inputs, outputs):
+    from tuner.engines.redrafter.kernels.few_rows import few_rows
+
+    torch.manual_seed(rows + inputs)
+    x, weight = torch.randn(rows, inputs), torch.randn(outputs, inputs) / inputs**0.5
+    bias = torch.randn(outputs)
+    x, weight, bias = (tensor.half().to(DEVICE) for tensor in (x, weight, bias))
+    exact = (x.double() @ weight.double().t()).half()
+    torch.testing.assert_close(few_rows(x, weight), exact, atol=2e-3, rtol=2e-3)
+    torch.testing.assert_close(few_rows(x, weight, bias), exact + bias, atol=4e-3, rtol=2e-3)
+
+
 @pytest.mark.parametrize(("rows", "size"), [(1, 7), (5, 49_152), (3, 9001)])
 def test_argmax(rows, size):
     from tuner.engines.redrafter.kernels.argmax import argmax
@@ -229,3 +249,73 @@ def test_fp8_rows(rows, inputs, outputs):
     assert (codes.float() != theirs.float()).float().mean() < 1e-3, "ties may round either way"
     got = multiply(codes, scale, layer.e4m3, layer.scale.squeeze(1), layer.bias)
     torch.testing.assert_close(got.float(), layer(x).float(), atol=0.5, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("width", "length", "vocab"), [(1, 2, 9), (4, 5, 2), (16, 6, 3), (3, 4, 50), (33, 3, 4)]
+)
+def test_merge_beams_and_accept_path(width, length, vocab):
+    from tuner.engines.redrafter.kernels.accept_path import accept_path
+    from tuner.engines.redrafter.kernels.merge_beams import merge_beams
+
+    torch.manual_seed(width * length)
+    beams = torch.randint(vocab, (5, width, length + 2))[..., :length]  # columns of a longer beam
+    beams[..., 0] = torch.arange(5).unsqueeze(1)
+    room = 1 + width * (length - 1)
+    tree = build_tree(beams, room)
+    merged = merge_beams(beams.to(DEVICE), room)
+    for name, got in zip(("node_of", "tokens", "depth", "sees", "count"), merged, strict=True):
+        assert torch.equal(got.cpu(), getattr(tree, name)), name
+
+    choice = torch.randint(vocab, (5, room))
+    for row in range(3):  # the base model follows the last beam to its end
+        choice[row, tree.node_of[row, -1, :-1]] = beams[row, -1, 1:]
+    want = accept(tree, choice)
+    assert want.length[:3].tolist() == [length - 1] * 3
+    got = accept_path(beams.to(DEVICE), merged[0], choice.to(DEVICE))
+    assert torch.equal(got[0].cpu(), want.length)
+    for mine, theirs in zip(got[1:], (want.path, want.tokens), strict=True):
+        for row, accepted in enumerate(want.length.tolist()):  # the rest is left over
+            assert torch.equal(mine[row, : accepted + 1].cpu(), theirs[row, : accepted + 1])
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_silu_add(width):
+    from tuner.engines.redrafter.kernels.silu_add import add_silu, silu_of_sum
+
+    torch.manual_seed(width)
+    x, y = torch.randn(2, width, 1500).to(DEVICE), torch.randn(2, width, 1500).to(DEVICE)
+    each = torch.randn(2, 1, 1600).to(DEVICE)[..., 100:]
+    torch.testing.assert_close(add_silu(x, y), x + F.silu(y))
+    torch.testing.assert_close(silu_of_sum(x, y, each), F.silu(x + y + each))
+
+
+@pytest.mark.parametrize("nodes", [1, 17])
+def test_place_and_advance(nodes):
+    from tuner.engines.redrafter.kernels.advance_rows import advance_rows
+    from tuner.engines.redrafter.kernels.place_nodes import place_nodes
+
+    torch.manual_seed(nodes)
+    length, size = min(nodes, 5), 1500
+    rows = Rows(4, 64, size, torch.device("cpu"), torch.float32)
+    rows.slots.copy_(1 + torch.randperm(4 * 64).view(4, 64))
+    rows.kv_len.copy_(torch.tensor([0, 7, 40, 3]))
+    rows.context.normal_()
+    other = copy.deepcopy(rows)
+    for name in ("true_token", "context", "kv_len", "slots"):
+        setattr(other, name, getattr(other, name).to(DEVICE))
+
+    count, depth = torch.randint(1, nodes + 1, (3,)), torch.randint(length, (3, nodes))
+    placed = place_nodes(other.slots, other.kv_len, depth.to(DEVICE), count.to(DEVICE))
+    for got, want in zip(placed, rows.place_nodes(depth, count), strict=True):
+        assert torch.equal(got.cpu(), want)
+
+    path, tokens = torch.randint(nodes, (3, length)), torch.randint(99, (3, length))
+    accepted = Accepted(torch.randint(length, (3,)), path, tokens)
+    context = torch.randn(3, nodes, size)
+    on_device = Accepted(*(x.to(DEVICE) for x in (accepted.length, path, tokens)))
+    advanced = advance_rows(other, on_device, count.to(DEVICE), context.to(DEVICE))
+    for got, want in zip(advanced, rows.advance(accepted, count, context), strict=True):
+        assert torch.equal(got.cpu(), want)
+    for mine, theirs in zip(other.tensors(), rows.tensors(), strict=True):
+        assert torch.equal(mine.cpu(), theirs)

@@ -60,6 +60,10 @@ def accept(tree: DraftTree, choice: Tensor) -> Accepted:
     if length == 1:
         root = tree.node_of[:, 0]
         return Accepted(root[:, 0], root, choice)
+    if choice.is_cuda:
+        from tuner.engines.redrafter.kernels.accept_path import accept_path
+
+        return Accepted(*accept_path(tree.beams, tree.node_of, choice))
     chosen = choice.gather(1, tree.node_of.flatten(1)).view(batch, width, length)
     match = tree.beams[..., 1:] == chosen[..., :-1]
     run = match.long().cumprod(-1).sum(-1)  # [B, W]

@@ -143,7 +143,7 @@ class Drafter(nn.Module):
             return self.context_proj(context), d
         x = self.context_in(torch.cat((context, true_embedding), dim=-1))
         for block in self.context_blocks:
-            x = x + F.silu(block(x))
+            x = _add_silu(x, block(x))
         p, d = self.context_proj(x).split((self.config.exit_dim, self.config.state_width), dim=-1)
         return p, d
 
@@ -154,7 +154,7 @@ class Drafter(nn.Module):
         """
         if self.config.recurrence == "sum":
             return embedding + state + d
-        following = F.silu(self.rnn_w(embedding) + self.rnn_u(state) + d)
+        following = _silu_of_sum(self.rnn_w(embedding), self.rnn_u(state), d)
         if self.config.recurrence == "gated":
             keep = torch.sigmoid(self.gate_w(embedding) + self.gate_u(state))
             following = keep * state + (1 - keep) * following
@@ -170,7 +170,7 @@ class Drafter(nn.Module):
         else:
             x = p + F.pad(state, (self.config.hidden_size, 0))
         for block in self.blocks:
-            x = x + F.silu(block(x))
+            x = _add_silu(x, block(x))
         return x
 
     def logits(self, p: Tensor, state: Tensor) -> Tensor:
@@ -185,3 +185,21 @@ class Drafter(nn.Module):
         best = logits.topk(self.config.scored_tokens, dim=-1).values
         unscored = logits < best[..., -1:]
         return (logits - best[..., :1]).masked_fill(unscored, _MASKED_LOGIT)
+
+
+def _add_silu(x: Tensor, y: Tensor) -> Tensor:
+    """Return x + silu(y)."""
+    if not x.is_cuda or torch.is_grad_enabled():  # the kernel has no backward
+        return x + F.silu(y)
+    from tuner.engines.redrafter.kernels.silu_add import add_silu
+
+    return add_silu(x, y)
+
+
+def _silu_of_sum(x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """Return silu(x + y + d), where d may be one for all beams."""
+    if not x.is_cuda or torch.is_grad_enabled() or x.dim() != 3:
+        return F.silu(x + y + d)
+    from tuner.engines.redrafter.kernels.silu_add import silu_of_sum
+
+    return silu_of_sum(x, y, d)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tuner.engines.redrafter.accept import Accepted, accept, choose
+from tuner.engines.redrafter.accept import accept, choose
 from tuner.engines.redrafter.attention import tree_attention
 from tuner.engines.redrafter.drafters.base import DraftMethod
 from tuner.engines.redrafter.kv_cache import KVCache
@@ -67,10 +67,16 @@ class Generation:
         choice, context = self._verify(tree, shape)
         begin("accept")
         accepted = accept(tree, choice)
-        self._keep(accepted, shape.rows)
-        self._advance(accepted, context, shape.rows)
-        counts = torch.stack((accepted.length, tree.count), dim=1)
-        return torch.cat((counts, accepted.tokens), dim=1)
+        if len(self.chosen_from):
+            node = accepted.path.unsqueeze(-1).expand(-1, -1, context.shape[-1])
+            self.chosen_from[: shape.rows, : node.shape[1]] = context.gather(1, node)
+        # The rows keep a context also without a draft: the next step may have one.
+        told, source, target = self.rows.advance(
+            accepted, tree.count, context if self.method else None
+        )
+        if self.beam_width > 1 and shape.draft_len > 0:  # a chain is already in place
+            self.cache.move(source.flatten(), target.flatten())
+        return told
 
     def _draft(self, shape: StepShape, begin: BeginPhase) -> DraftTree:
         """Return the trees to verify, in the phase that verifies them."""
@@ -97,11 +103,7 @@ class Generation:
     def _verify(self, tree: DraftTree, shape: StepShape) -> tuple[Tensor, Tensor]:
         """Return the base model's choice [B, N] after every node and the context [B, N, C]."""
         batch, nodes = tree.tokens.shape
-        kv_len = self.rows.kv_len[:batch].unsqueeze(1)
-        node = torch.arange(nodes, device=kv_len.device)
-        slots = self.rows.slots[:batch].gather(1, kv_len + node)
-        slots = slots.where(node < tree.count.unsqueeze(1), 0)
-        positions = kv_len + tree.depth
+        slots, positions = self.rows.place_nodes(tree.depth, tree.count)
         attend = tree_attention(self.cache, self.rows, tree.sees, slots, shape.context)
         hidden, context = self.model(
             tree.tokens.flatten(), positions.flatten(), attend, self.context_layers
@@ -111,29 +113,3 @@ class Generation:
             temperature = self.rows.temperature[:batch].repeat_interleave(nodes)
         choice = choose(self.model.logits(hidden), temperature, self.generator)
         return choice.view(batch, nodes), context.view(batch, nodes, -1)
-
-    def _keep(self, accepted: Accepted, batch: int) -> None:
-        """Move the accepted nodes' keys and values to the end of their context."""
-        length = accepted.path.shape[1]
-        if self.beam_width == 1 or length == 1:
-            return  # a chain is already in place
-        kv_len, slots = self.rows.kv_len[:batch].unsqueeze(1), self.rows.slots[:batch]
-        step = torch.arange(length, device=kv_len.device)
-        kept = step <= accepted.length.unsqueeze(1)
-        # NOTE: leftovers go from slot 0 to slot 0, nobody's, so that no target is named twice.
-        source = slots.gather(1, kv_len + accepted.path).where(kept, 0)
-        target = slots.gather(1, kv_len + step).where(kept, 0)
-        self.cache.move(source.flatten(), target.flatten())
-
-    def _advance(self, accepted: Accepted, context: Tensor, batch: int) -> None:
-        """Set the true token, context and length of every row for the next step."""
-        last = accepted.length.unsqueeze(1)
-        rows = self.rows
-        rows.true_token[:batch] = accepted.tokens.gather(1, last).squeeze(1)
-        rows.kv_len[:batch] += accepted.length + 1
-        if self.method is not None:  # also without a draft: the next step may have one
-            node = accepted.path.gather(1, last).unsqueeze(-1).expand(-1, -1, context.shape[-1])
-            rows.context[:batch] = context.gather(1, node).squeeze(1)
-        if len(self.chosen_from):
-            node = accepted.path.unsqueeze(-1).expand(-1, -1, context.shape[-1])
-            self.chosen_from[:batch, : node.shape[1]] = context.gather(1, node)

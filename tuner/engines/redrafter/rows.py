@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tuner.engines.redrafter.accept import Accepted
 from tuner.engines.redrafter.sequence import Sequence
 
 
@@ -71,6 +72,58 @@ class Rows:
         for row, sequence in enumerate(sequences, first):
             self.slots[row, : len(sequence.slots)] = sequence.slots
             self.slots[row, len(sequence.slots) :] = 0
+
+    def place_nodes(self, depth: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the slot, 0 for unused nodes, and the position of every node of B trees.
+
+        Args:
+            depth: [B, N] distance of every node from the root of its tree.
+            count: [B] nodes in use.
+        """
+        if depth.is_cuda:
+            from tuner.engines.redrafter.kernels.place_nodes import place_nodes
+
+            return place_nodes(self.slots, self.kv_len, depth, count)
+        batch, nodes = depth.shape
+        kv_len = self.kv_len[:batch].unsqueeze(1)
+        node = torch.arange(nodes, device=depth.device)
+        slots = self.slots[:batch].gather(1, kv_len + node)
+        return slots.where(node < count.unsqueeze(1), 0), kv_len + depth
+
+    def advance(
+        self, accepted: Accepted, count: Tensor, context: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Set the true token, length and context of the first B rows for the next step.
+
+        Args:
+            accepted: what was accepted of B trees.
+            count: [B] their nodes.
+            context: [B, N, C] of every node; None: the rows keep theirs.
+
+        Returns:
+            [B, 2 + L] accepted drafted tokens, tree nodes, and the accepted tokens followed by the
+            extra one; and the slots [B, L] that the keys and values of the accepted path lie in,
+            and those that they are to go to.
+        """
+        if count.is_cuda:
+            from tuner.engines.redrafter.kernels.advance_rows import advance_rows
+
+            return advance_rows(self, accepted, count, context)
+        batch, length = accepted.path.shape
+        last = accepted.length.unsqueeze(1)
+        slots, kv_len = self.slots[:batch], self.kv_len[:batch].unsqueeze(1)
+        step = torch.arange(length, device=count.device)
+        kept = step <= last
+        # NOTE: leftovers go from slot 0 to slot 0, nobody's, so that no target is named twice.
+        source = slots.gather(1, kv_len + accepted.path).where(kept, 0)
+        target = slots.gather(1, kv_len + step).where(kept, 0)
+        self.true_token[:batch] = accepted.tokens.gather(1, last).squeeze(1)
+        self.kv_len[:batch] += accepted.length + 1
+        if context is not None:
+            node = accepted.path.gather(1, last).unsqueeze(-1).expand(-1, -1, context.shape[-1])
+            self.context[:batch] = context.gather(1, node).squeeze(1)
+        told = torch.cat((last, count.unsqueeze(1), accepted.tokens), dim=1)
+        return told, source, target
 
     def leave(self) -> list[Sequence]:
         """Take the finished sequences out and close the gaps."""

@@ -42,6 +42,10 @@ def build_tree(beams: Tensor, room: int | None = None) -> DraftTree:
     The room N is what the largest tree of the batch needs, which is read back, or `room`, which
     must be enough: 1 + W * (L - 1) always is.
     """
+    if beams.is_cuda and room:
+        from tuner.engines.redrafter.kernels.merge_beams import merge_beams
+
+        return DraftTree(beams, *merge_beams(beams, room))
     batch, width, length = beams.shape
     node_of, keep = _number_nodes(beams)
     count = keep.flatten(1).sum(1)

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.stages import fitting_stages
 
 ROWS_PER_BLOCK = 64  # fewer are padded: the tensor cores take 64 at once
 MANY_OUTPUTS = 16_384
@@ -58,7 +59,6 @@ def multiply(
     many = outputs >= MANY_OUTPUTS
     columns = 64 if many or outputs > inputs else 32
     block, stages = (128, 3) if many else (256, 5)
-    held = block * (ROWS_PER_BLOCK + columns)  # bytes of a stage
     _multiply[(triton.cdiv(outputs, columns), triton.cdiv(tokens, ROWS_PER_BLOCK))](
         codes,
         scale,
@@ -73,16 +73,10 @@ def multiply(
         COLUMNS=columns,
         BLOCK=block,
         num_warps=4,
-        num_stages=max(1, min(stages, _shared_bytes(codes.device) // held)),
+        num_stages=fitting_stages(stages, block * (ROWS_PER_BLOCK + columns), codes.device),
         **overlapped(codes.device),
     )
     return out
-
-
-def _shared_bytes(device: torch.device) -> int:
-    """Return the bytes of shared memory that a program may fill with its stages."""
-    held = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor
-    return int(held) - 2048
 
 
 @triton.jit
