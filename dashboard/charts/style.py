@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -18,6 +19,44 @@ PHASE_COLOURS = {
     "accept": PALETTE[3],
     "host": GREY,
 }
+_FONT = '"Source Sans", sans-serif'
+_TEXT, _GRID = "#808495", "rgba(128,132,149,0.2)"
+_CLEAR = "rgba(255,255,255,0)"  # not black: the buttons over a chart take their ground from it
+_AXIS = {
+    "automargin": True,
+    "gridcolor": _GRID,
+    "tickcolor": _GRID,
+    "zerolinecolor": _GRID,
+    "title": {"font": {"size": 14}, "standoff": 22},
+}
+_X_AXIS = {**_AXIS, "showgrid": False, "zeroline": False}
+_LAYOUT = {
+    "colorway": PALETTE,
+    "font": {"family": _FONT, "size": 12, "color": _TEXT},
+    "legend": {"font": {"color": INK}},
+    "paper_bgcolor": _CLEAR,
+    "plot_bgcolor": _CLEAR,
+    "margin": {"pad": 8},
+    "hoverlabel": {"bgcolor": "white", "bordercolor": _GRID, "font": {"color": INK}},
+}
+
+
+def dressed(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Plotly's layout with the page's fonts and lines wherever it does not name its own."""
+    axes = {"xaxis", "yaxis", *(name for name in layout if name[1:5] == "axis")}
+    usual = {name: _X_AXIS if name[0] == "x" else _AXIS for name in axes} | _LAYOUT
+    own = {name: each for name, each in layout.items() if name != "template"}
+    return _beneath(own, usual)
+
+
+def _beneath(own: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What `own` names, and what it leaves open as in `usual`, at any depth."""
+    both = {**usual, **own}
+    return both | {
+        name: _beneath(own[name], usual[name])
+        for name in own.keys() & usual.keys()
+        if isinstance(usual[name], Mapping)
+    }
 
 
 def batch_colours(batches: Iterable[int]) -> dict[int, str]:

@@ -152,8 +152,8 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
     counter, series = curve.counter, curve.series
     line = {
         "type": "scatter",
-        "x": series.seconds,
-        "y": series.mean.astype(np.float32),
+        "x": series.seconds.round(6),
+        "y": series.mean.round(3),
         "mode": "lines",
         "connectgaps": False,
         "name": counter.title,
@@ -167,8 +167,8 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
     band_x, band_y = _outline(series)
     band = {
         "type": "scatter",
-        "x": band_x,
-        "y": band_y.astype(np.float32),
+        "x": band_x.round(6),
+        "y": band_y.round(3),
         "fill": "toself",
         "mode": "none",
         "fillcolor": see_through(counter.colour),
@@ -176,7 +176,7 @@ def _traces(curve: Curve) -> list[dict[str, object]]:
         "showlegend": False,
         "legendgroup": counter.title,
     }
-    line["customdata"] = np.column_stack([series.low, series.high]).astype(np.float32)
+    line["customdata"] = np.column_stack([series.low, series.high]).round(3)
     line["hovertemplate"] = "%{y:.1f} (%{customdata[0]:.1f} to %{customdata[1]:.1f})"
     return [band, line]
 
@@ -198,7 +198,7 @@ def _phases_panel(phases: PhaseShares) -> Panel:
     traces = [
         {
             "type": "scatter",
-            "x": phases.edges_s,
+            "x": phases.edges_s.round(6),
             "y": np.append(percents, percents[-1:]),
             "mode": "lines",
             "line": {"width": 0, "shape": "hv"},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from dashboard.charts import (
@@ -13,7 +17,7 @@ from dashboard.charts import (
     throughput_vs_latency,
     time_share,
 )
-from dashboard.charts.show import CONFIG
+from dashboard.charts.show import CONFIG, DrawnOnce
 from dashboard.charts.trial_axis import ROOM_FOR_CONFIGS, trial_labels
 from tests.dashboard.hand_made import baseline, failed, infeasible, trial
 
@@ -140,3 +144,20 @@ def test_an_empty_chart_says_why(draw):
 
 def test_no_chart_offers_to_send_data_to_the_cloud():
     assert CONFIG == {"displaylogo": False, "showSendToCloud": False}
+
+
+def test_what_goes_to_the_browser_is_drawn_once_and_in_the_page_s_look():
+    chart = go.Figure(
+        [{"type": "heatmap", "x": np.array([0, 2]), "z": np.array([[1.5, np.nan], [2.0, 3.0]])}],
+        {"yaxis": {"title": {"text": "share (%)"}, "automargin": False}},
+    )
+    assert "bdata" in chart.to_json()
+    spec = json.loads(DrawnOnce(chart).to_json())
+    (trace,) = spec["data"]
+    assert (trace["x"], trace["z"]) == ([0, 2], [[1.5, None], [2.0, 3.0]])
+    layout = spec["layout"]
+    assert "template" not in layout
+    assert "datarevision" in layout
+    assert layout["yaxis"]["title"]["text"] == "share (%)"
+    assert layout["yaxis"]["title"]["font"]["size"] == 14  # the usual one, beneath what is named
+    assert (layout["yaxis"]["automargin"], layout["xaxis"]["automargin"]) == (False, True)
