@@ -12,12 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
 from tuner.engines.redrafter.kernels.stages import fitting_stages
 
 _WIDE = 16_384  # outputs that keep the device busy without cutting the inputs
 _JOINED = 1024  # outputs of a program that joins the parts
-_LINE = 64  # numbers that are fetched together
 
 
 def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -39,6 +38,8 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     part = out
     if parts > 1:
         part = torch.empty((parts, rows, outputs), device=x.device, dtype=torch.float32)
+    span = triton.cdiv(triton.cdiv(inputs, block), parts) * block
+    ahead = min(ahead, inputs - (parts - 1) * span)
     padded = max(16, triton.next_power_of_2(rows))
     _few_rows[(triton.cdiv(outputs, columns), parts)](
         x,
@@ -51,9 +52,8 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         ROWS=padded,
         COLUMNS=columns,
         BLOCK=block,
-        SPAN=triton.cdiv(triton.cdiv(inputs, block), parts) * block,
+        SPAN=span,
         AHEAD=ahead if x.is_cuda else 0,
-        LINE=_LINE,
         num_warps=4,
         num_stages=fitting_stages(stages, block * (padded + columns) * 2, x.device),
         **overlap,
@@ -69,15 +69,15 @@ def _tile(inputs: int, outputs: int) -> tuple[int, int, int, int, int]:
     """Choose a program's work; the fastest of some on an H200.
 
     Returns:
-        Outputs of a program, inputs of a block, parts of the inputs, stages, and the lines of
-        every output's weights that are fetched before the rows are there.
+        Outputs of a program, inputs of a block, parts of the inputs, stages, and how many weights
+        of every output are brought near before the rows are there.
     """
     shallow = inputs <= 1024
     if outputs >= _WIDE:
         return (64, 64, 1, 3, 0) if shallow else (128, 128, 1, 4, 0)
     if shallow:
-        return 64, 64, 1, 9, triton.next_power_of_2(triton.cdiv(inputs, _LINE))
-    return (64, 128, 2, 5, 8) if outputs >= 2048 else (16, 64, 3, 5, 8)
+        return 64, 64, 1, 9, inputs
+    return (64, 128, 2, 5, 512) if outputs >= 2048 else (16, 64, 3, 5, 512)
 
 
 @triton.jit
@@ -94,7 +94,6 @@ def _few_rows(
     BLOCK: tl.constexpr,
     SPAN: tl.constexpr,
     AHEAD: tl.constexpr,
-    LINE: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
     begin(OVERLAP)
@@ -107,9 +106,8 @@ def _few_rows(
     weight_at = weight_ptr + column.to(tl.int64)[:, None] * INPUTS + at[None, :]
     start = part * SPAN
     if AHEAD > 0:
-        near = tl.minimum(start + tl.arange(0, AHEAD) * LINE, INPUTS - 1)
-        line = tl.minimum(column, outputs - 1).to(tl.int64)[:, None] * INPUTS
-        _fetch(weight_ptr + line + near[None, :])
+        held = tl.minimum(column, outputs - 1).to(tl.int64)
+        fetch(weight_ptr + held * INPUTS + start, AHEAD)
     wait(OVERLAP)
     total = tl.zeros((COLUMNS, ROWS), tl.float32)
     for first in range(start, tl.minimum(start + SPAN, INPUTS), BLOCK):
@@ -121,14 +119,6 @@ def _few_rows(
         total += tl.load(bias_ptr + column, mask=real, other=0.0).to(tl.float32)[:, None]
     out_at = out_ptr + (part * rows + row).to(tl.int64)[None, :] * outputs + column[:, None]
     tl.store(out_at, total, mask=used[None, :] & real[:, None])
-
-
-@triton.jit
-def _fetch(at):
-    """Bring what lies at some addresses near, without waiting for it."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, is_pure=False, pack=1
-    )
 
 
 @triton.jit

@@ -13,8 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tuner.engines.redrafter.kernels.int4_ahead import fetch
-from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
 
 
 def one_row(

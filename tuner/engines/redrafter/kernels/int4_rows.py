@@ -12,8 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tuner.engines.redrafter.kernels.int4_ahead import fetch
-from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
 
 _ROWS = 64  # that a program multiplies at most
 _PROGRAMS = 264  # two for every processor of an H200

@@ -1,9 +1,9 @@
 """Kernels that are launched while the one before them still runs, on Hopper and newer.
 
 Some hundreds of kernels a step wait for each other, and each wait costs about as long as a small
-kernel runs. With programmatic dependent launch a kernel is set up, and reads what no kernel writes,
-before the one before it has ended. Every kernel that is launched so says `begin` first and `wait`
-before it touches anything that another kernel writes or reads; so all that ran before is over then.
+kernel runs. With programmatic dependent launch a kernel is set up, and brings weights near, before
+the one before it has ended. Every kernel that is launched so says `begin` first, and `wait` before
+it touches anything that another kernel writes or reads; so all that ran before is over then.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+_LINE_BYTES = tl.constexpr(128)
 
 
 @cache
@@ -29,6 +31,17 @@ def begin(OVERLAP: tl.constexpr) -> None:
     """Let the next kernel be launched."""
     if OVERLAP:
         gdc_launch_dependents()
+
+
+@triton.jit
+def fetch(start, COUNT: tl.constexpr) -> None:
+    """Bring COUNT numbers from every address of `start` [N] to the L2 cache, waiting for none."""
+    each: tl.constexpr = _LINE_BYTES // (start.dtype.element_ty.primitive_bitwidth // 8)
+    line = tl.arange(0, triton.next_power_of_2(triton.cdiv(COUNT, each)))
+    at = start[:, None] + tl.minimum(line * each, COUNT - 1)[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, is_pure=False, pack=1
+    )
 
 
 @triton.jit
