@@ -135,7 +135,8 @@ class Gpm:
         if metric.nvmlReturn != 0:
             return unavailable(self._nvml.NVMLError(metric.nvmlReturn), self._mode)
         highest = 100.0 if column in _PERCENT else _MOST_MIB_PER_S
-        if not 0 <= metric.value <= highest:  # NaN is refused too
+        value = float(metric.value)
+        if not 0 <= value <= highest:  # NaN is refused too
             unit = "%" if column in _PERCENT else "MiB/s"
-            return Unavailable(f"the driver reported {metric.value:g} {unit}, which cannot be")
-        return float(metric.value) * (1 if column in _PERCENT else 2**20)
+            return Unavailable(f"the driver reported {value:g} {unit}, which cannot be")
+        return value * (1 if column in _PERCENT else 2**20)
