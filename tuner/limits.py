@@ -7,7 +7,6 @@ those of this host.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 import warnings
 from collections.abc import Callable
@@ -135,8 +134,8 @@ def _arithmetic(precision: str, device: torch.device) -> str:
 
     if precision == "int8_sq":
         return "int8" if device.type == "cuda" else "int8 packed"
-    if precision == "fp8" and device.type == "cuda" and importlib.util.find_spec("humming") is None:
-        return "fp8"  # torch's product; that of humming-kernels takes bf16 activations
+    if precision == "fp8" and device.type == "cuda":
+        return "fp8"
     plain = precision if precision in DTYPES else "bf16"
     return "fp16 packed" if compute_path(plain, device).packed else plain
 

@@ -41,14 +41,10 @@ def test_every_precision_has_an_arithmetic_that_runs(precision):
     assert limits._product(arithmetic, CPU)().shape == (32, 32)
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_weight_only_kinds_multiply_in_bf16_on_a_gpu(monkeypatch, installed):
-    """With humming-kernels fp8 is weight-only; without, torch multiplies fp8 by fp8."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: installed or None)
-    cuda = torch.device("cuda")
-    assert limits._arithmetic("int4_awq", cuda) == "bf16"
-    assert limits._arithmetic("int8_sq", cuda) == "int8"
-    assert limits._arithmetic("fp8", cuda) == ("bf16" if installed else "fp8")
+def test_only_int4_multiplies_in_bf16_on_a_gpu():
+    """The tensor cores take FP8 and INT8 as they are; INT4 is widened first."""
+    found = [limits._arithmetic(p, torch.device("cuda")) for p in ("int4_awq", "int8_sq", "fp8")]
+    assert found == ["bf16", "int8", "fp8"]
 
 
 def test_what_the_device_refuses_is_null_with_its_reason(monkeypatch):

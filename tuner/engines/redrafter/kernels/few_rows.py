@@ -33,14 +33,14 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows, inputs = x.shape
     outputs = weight.shape[0]
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
-    columns, block, parts, stages, ahead = _tile(inputs, outputs)
+    padded = max(16, triton.next_power_of_2(rows))
+    columns, block, parts, stages, ahead = _tile(inputs, outputs, padded)
     overlap = overlapped(x.device)
     part = out
     if parts > 1:
         part = torch.empty((parts, rows, outputs), device=x.device, dtype=torch.float32)
     span = triton.cdiv(triton.cdiv(inputs, block), parts) * block
     ahead = min(ahead, inputs - (parts - 1) * span)
-    padded = max(16, triton.next_power_of_2(rows))
     _few_rows[(triton.cdiv(outputs, columns), parts)](
         x,
         weight,
@@ -65,7 +65,7 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out
 
 
-def _tile(inputs: int, outputs: int) -> tuple[int, int, int, int, int]:
+def _tile(inputs: int, outputs: int, rows: int) -> tuple[int, int, int, int, int]:
     """Choose a program's work; the fastest of some on an H200.
 
     Returns:
@@ -77,7 +77,10 @@ def _tile(inputs: int, outputs: int) -> tuple[int, int, int, int, int]:
         return (64, 64, 1, 3, 0) if shallow else (128, 128, 1, 4, 0)
     if shallow:
         return 64, 64, 1, 9, inputs
-    return (64, 128, 2, 5, 512) if outputs >= 2048 else (16, 64, 3, 5, 512)
+    if outputs < 2048:
+        return 16, 64, 3, 5, 512
+    # NOTE: a sixth stage leaves no room for another program of 16 rows on the same processor.
+    return 64, 128, 2, 6 if rows == 16 else 5, 512
 
 
 @triton.jit

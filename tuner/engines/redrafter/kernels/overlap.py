@@ -4,6 +4,9 @@ Some hundreds of kernels a step wait for each other, and each wait costs about a
 kernel runs. With programmatic dependent launch a kernel is set up, and brings weights near, before
 the one before it has ended. Every kernel that is launched so says `begin` first, and `wait` before
 it touches anything that another kernel writes or reads; so all that ran before is over then.
+
+Programs that are launched early gather on the processors that are free first. A kernel whose
+programs all run at once therefore needs programs so large that each has a processor to itself.
 """
 
 from __future__ import annotations
