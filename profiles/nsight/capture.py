@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from profiles.nsight.busy import busy_per_gpu
 from profiles.nsight.reading import Reading
-from profiles.nsight.summary import CaptureSummary, MetricRange, State
+from profiles.nsight.summary import CaptureSummary, MetricRange, Note, State
 from profiles.nsight.totals import add_totals
 
 _EVENTS = (
@@ -42,6 +42,7 @@ _REASONS = {
     "duration_ns": "the file does not state how long the capture was",
     "origin_epoch_ns": "the file does not state the wall clock of its time zero",
 }
+_OVERLAP = 1.05  # of the busy time; less is not worth a word
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def summarise(reading: Reading, file_format: str) -> Capture:
         gpus=reading.gpus,
         cuda_graph_mode=reading.cuda_graph_mode,
         gpu_metrics=_metrics(reading),
-        notes=reading.notes,
+        notes=[*reading.notes, *_overlap(numbers)],
         missing=_missing(reading, state, numbers),
         **numbers,
     )
@@ -107,6 +108,21 @@ def _missing(reading: Reading, state: State, numbers: dict[str, Any]) -> dict[st
     if not reading.gpus:
         missing["gpus"] = reading.missing.get("gpus", "the file lists no GPUs")
     return missing
+
+
+def _overlap(numbers: dict[str, Any]) -> list[Note]:
+    """Say that kernel times do not add up to busy time, where they do not by far."""
+    added, busy = numbers["kernel_time_ns"], sum(gpu.busy_ns for gpu in numbers["gpu_busy"] or ())
+    if not added or not busy or added <= _OVERLAP * busy:
+        return []
+    return [
+        Note(
+            level="info",
+            text=f"kernels overlap: their times add up to {added / 1e6:,.1f} ms and the GPU was "
+            f"busy for {busy / 1e6:,.1f} ms. A kernel that is launched while the one before it "
+            "ends counts its wait for it; phases and gaps count overlap once",
+        )
+    ]
 
 
 def _state(reading: Reading) -> State:

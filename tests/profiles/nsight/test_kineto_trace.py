@@ -36,6 +36,16 @@ def test_plain_and_gzipped(read, pack):
     assert summary.state == "complete"
 
 
+@pytest.mark.parametrize(("begin_us", "said"), [(4000.0, True), (9900.0, False)])
+def test_kernels_launched_early_are_said_to_overlap(read, begin_us, said):
+    kernels = [event("kernel", "a", 0.0, 10_000.0, device=0)]
+    kernels.append(event("kernel", "b", begin_us, 10_000.0, device=0))
+    notes = [note.text for note in read(kineto(kernels)).summary.notes]
+    text = "add up to 20.0 ms and the GPU was busy for 14.0 ms"
+    assert any(text in note for note in notes) is said
+    assert any("overlap" in note for note in notes) is said
+
+
 def test_absolute_times_keep_their_nanoseconds(read):
     text = kineto(
         [event("kernel", "k", 5119464499587.457, 1.371, device=0)],
