@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.drafter import Drafter
-
-
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """The beams after one more token: which beam each continues and with what, [B, W'] each."""
-
-    parent: Tensor
-    token: Tensor
 
 
 def beam_search(
@@ -40,31 +29,17 @@ def beam_search(
     Returns:
         [B, W, 1 + D] token ids; column 0 is `true_token`, beams are in order of their score.
     """
-    beams = true_token.view(-1, 1, 1)
-    for grown in grow(drafter, embed, true_token, context, beam_width, draft_len):
-        beams = torch.cat((pick(beams, grown.parent), grown.token.unsqueeze(-1)), dim=-1)
-    return beams
-
-
-def grow(
-    drafter: Drafter,
-    embed: nn.Embedding,
-    true_token: Tensor,
-    context: Tensor,
-    beam_width: int,
-    draft_len: int,
-) -> Iterator[Grown]:
-    """Yield what the search of `beam_search` keeps at each of its `draft_len` depths."""
-    token = true_token.unsqueeze(1)
-    context = context.unsqueeze(1)
+    token, context = true_token.unsqueeze(1), context.unsqueeze(1)
+    beams = token.unsqueeze(2)
     p, d = drafter.start(context, embed(token).to(context.dtype))
     state = torch.zeros_like(d)
     score = torch.zeros(token.shape, device=context.device)
     for _ in range(draft_len):
         state = drafter.next_state(embed(token).to(state.dtype), state, d)
         score, parent, index = extend(drafter.logits(p, state), score, beam_width)
-        token, state = drafter.draft_vocab[index], pick(state, parent)
-        yield Grown(parent, token)
+        token = drafter.draft_vocab[index]
+        beams, state = lengthen(beams, parent, token), pick(state, parent)
+    return beams
 
 
 def extend(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,6 +55,11 @@ def extend(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tens
     total = (score.unsqueeze(-1) + top - logits.logsumexp(-1, keepdim=True)).flatten(1)
     score, chosen = total.topk(keep, dim=-1)
     return score, chosen // token.shape[-1], token.flatten(1).gather(1, chosen)
+
+
+def lengthen(beams: Tensor, parent: Tensor, token: Tensor) -> Tensor:
+    """Continue beam `parent[b, w]` of `beams` [B, W, L] with `token[b, w]`: [B, W', L + 1]."""
+    return torch.cat((pick(beams, parent), token.unsqueeze(-1)), dim=-1)
 
 
 def pick(x: Tensor, parent: Tensor) -> Tensor:

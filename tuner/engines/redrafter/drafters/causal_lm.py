@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tuner.engines.redrafter.beam import extend, pick
+from tuner.engines.redrafter.beam import extend, lengthen, pick
 from tuner.engines.redrafter.drafters.base import DraftMethod, repeat_to_width
 from tuner.engines.redrafter.linear import module_bytes
 from tuner.engines.redrafter.llama import Llama
@@ -114,7 +114,7 @@ class CausalLMDraft(DraftMethod):
         for drafted in range(draft_len):
             logits = self.model.logits(hidden)[..., : self.vocab_size].contiguous()
             score, parent, token = extend(logits, score, beam_width)
-            beams = torch.cat((pick(beams, parent), token.unsqueeze(-1)), dim=-1)
+            beams = lengthen(beams, parent, token)
             if drafted + 1 == draft_len:
                 break
             beam = torch.arange(token.shape[1], device=device)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuner.engines.redrafter.beam import extend, pick
+from tuner.engines.redrafter.beam import extend, lengthen, pick
 from tuner.engines.redrafter.drafter import Drafter
 from tuner.engines.redrafter.drafters.base import DraftMethod, repeat_to_width
 from tuner.engines.redrafter.drafters.look_back import LookBack
@@ -77,7 +77,7 @@ class LocalAttentionDraft(DraftMethod):
             )
             looked = self.look_back.output(found.transpose(1, 2).flatten(2))
             score, parent, token = extend(net.logits(p + looked, state), score, beam_width)
-            beams = torch.cat((pick(beams, parent), net.draft_vocab[token].unsqueeze(-1)), dim=-1)
+            beams = lengthen(beams, parent, net.draft_vocab[token])
             state = pick(state, parent)
         return repeat_to_width(beams, beam_width)
 
