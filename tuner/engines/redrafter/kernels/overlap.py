@@ -5,8 +5,8 @@ kernel runs. With programmatic dependent launch a kernel is set up, and brings w
 the one before it has ended. Every kernel that is launched so says `begin` first, and `wait` before
 it touches anything that another kernel writes or reads; so all that ran before is over then.
 
-Programs that are launched early gather on the processors that are free first. A kernel whose
-programs all run at once therefore needs programs so large that each has a processor to itself.
+Programs that are launched early seem to gather on the processors that are free first. A kernel
+whose programs all run at once had better have such large ones that each has a processor to itself.
 """
 
 from __future__ import annotations
