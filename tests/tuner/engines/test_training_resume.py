@@ -1,17 +1,14 @@
 """A training that is watched, killed, resumed, stopped early, or that diverges."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.tuner.engines.interrupted_training import Stopped, curve, killed_at, stop_at
 from tests.tuner.engines.training_tiny import (
     random_prompts,
     save_answers,
@@ -26,7 +23,6 @@ from tuner.engines.redrafter.training.progress import PROGRESS_FILE, read_progre
 from tuner.engines.redrafter.training.rows import AnswerRows
 from tuner.errors import BadInput
 
-ROOT = Path(__file__).parents[3]
 STAGES = Curriculum(0.25, 0.25, 0.25, beam_width=3, beam_positions=20)
 
 
@@ -47,14 +43,6 @@ def short(tmp_path_factory):
 def whole(short, tmp_path_factory):
     spec = replace(short, out=tmp_path_factory.mktemp("whole"))
     return spec, train.train_drafter(spec)
-
-
-def curve(folder):
-    """Everything but the time it took."""
-    rows = [asdict(row) for row in read_progress(folder)]
-    for row in rows:
-        del row["seconds"]
-    return rows
 
 
 def same_drafter(one, other):
@@ -81,22 +69,7 @@ def test_progress_tells_the_course(whole):
 def test_a_killed_training_resumes_on_the_same_curve(short, whole, tmp_path):
     """SIGKILL after step 15: the checkpoint is of step 12, and stage 3 begins after it."""
     spec = replace(short, out=tmp_path / "killed")
-    program = f"""
-import os, signal, torch
-from pathlib import Path, PosixPath
-from tuner.engines.redrafter.training.curriculum import Curriculum
-from tuner.engines.redrafter.training.loss import Objective
-from tuner.engines.redrafter.training.spec import TrainSpec
-from tuner.engines.redrafter.training.train import train_drafter
-torch.set_num_threads(1)
-inf = float("inf")
-def die(row):
-    if row.step == 15:
-        os.kill(os.getpid(), signal.SIGKILL)
-train_drafter({spec!r}, die)
-"""
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ)
-    assert ended.returncode == -signal.SIGKILL
+    assert killed_at(15, train.train_drafter, spec) == -signal.SIGKILL
     assert [row.step for row in read_progress(spec.out)] == [3, 6, 9, 12, 15]
     with pytest.raises(BadInput) as caught:
         train.train_drafter(spec)
@@ -105,18 +78,6 @@ train_drafter({spec!r}, die)
     assert curve(spec.out) == curve(whole[0].out)
     assert same_drafter(spec.out, whole[0].out)
     assert replace(resumed, seconds=0) == replace(whole[1], seconds=0)
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step):
-    def stop(row):
-        if row.step == step:
-            raise Stopped
-
-    return stop
 
 
 @pytest.fixture

@@ -9,16 +9,19 @@ MOST_ROWS = 64  # of the kernel for few rows
 HALVES = (torch.bfloat16, torch.float16)  # what it multiplies
 
 
+def takes_kernels(x: Tensor) -> bool:
+    """Whether kernels of our own, which have no backward, may be run on `x`."""
+    return x.is_cuda and not torch.is_grad_enabled()
+
+
 def is_single_row(x: Tensor) -> bool:
-    """Whether the kernel for one row takes `x` [..., in]; it has no backward."""
+    """Whether the kernel for one row takes `x` [..., in]."""
     return _rows(x) == 1
 
 
 def _rows(x: Tensor) -> int:
     """Return the rows of `x` [..., in], or 0 where kernels of our own cannot be used."""
-    if not x.is_cuda or torch.is_grad_enabled():
-        return 0
-    return x.numel() // x.shape[-1]
+    return x.numel() // x.shape[-1] if takes_kernels(x) else 0
 
 
 class Linear(nn.Linear):

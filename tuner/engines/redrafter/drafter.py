@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuner.engines.redrafter.dense import Linear
+from tuner.engines.redrafter.dense import Linear, takes_kernels
 
 RECURRENCES = ("elman", "sum", "gated")
 FIRST_STEPS = ("zero_state", "embedding")
@@ -189,7 +189,7 @@ class Drafter(nn.Module):
 
 def _add_silu(x: Tensor, y: Tensor) -> Tensor:
     """Return x + silu(y)."""
-    if not x.is_cuda or torch.is_grad_enabled():  # the kernel has no backward
+    if not takes_kernels(x):
         return x + F.silu(y)
     from tuner.engines.redrafter.kernels.silu_add import add_silu
 
@@ -198,7 +198,7 @@ def _add_silu(x: Tensor, y: Tensor) -> Tensor:
 
 def _silu_of_sum(x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     """Return silu(x + y + d), where d may be one for all beams."""
-    if not x.is_cuda or torch.is_grad_enabled() or x.dim() != 3:
+    if not takes_kernels(x) or x.dim() != 3:
         return F.silu(x + y + d)
     from tuner.engines.redrafter.kernels.silu_add import silu_of_sum
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.dense import Linear, is_single_row
+from tuner.engines.redrafter.dense import Linear, is_single_row, takes_kernels
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -57,7 +57,7 @@ class RMSNorm(nn.Module):
 
     def after(self, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Return x + delta and its norm."""
-        if x.is_cuda and not torch.is_grad_enabled():  # the kernel has no backward
+        if takes_kernels(x):
             from tuner.engines.redrafter.kernels.add_norm import add_norm
 
             return add_norm(x, delta, self.weight, self.eps)

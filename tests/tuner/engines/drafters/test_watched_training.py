@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tuner.engines.test_training_resume import Stopped, curve, stop_at
+from tests.tuner.engines.interrupted_training import Stopped, curve, killed_at, stop_at
 from tests.tuner.engines.tiny import save_tiny_drafter
 from tests.tuner.engines.training_tiny import VOCAB, random_prompts, save_answers, save_model
 from tuner.engines.redrafter.drafters.causal_lm_training import CausalLMSpec, train_causal_lm
@@ -26,8 +22,6 @@ from tuner.engines.redrafter.training import held_out
 from tuner.engines.redrafter.training.checkpoint import CHECKPOINT_FILE
 from tuner.engines.redrafter.training.progress import read_progress
 from tuner.errors import BadInput
-
-ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -103,20 +97,7 @@ def test_a_killed_training_resumes_on_the_same_curve(specs, tmp_path_factory):
     spec, train = specs["causal LM"]
     uninterrupted = replace(spec, out=tmp_path_factory.mktemp("uninterrupted"))
     spec = replace(spec, out=tmp_path_factory.mktemp("killed"))
-    program = f"""
-import os, signal, torch
-from pathlib import PosixPath
-from tuner.engines.redrafter.drafters.causal_lm_training import CausalLMSpec, train_causal_lm
-from tuner.engines.redrafter.training.loss import Objective
-torch.set_num_threads(1)
-inf = float("inf")
-def die(row):
-    if row.step == 15:
-        os.kill(os.getpid(), signal.SIGKILL)
-train_causal_lm({spec!r}, die)
-"""
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ)
-    assert ended.returncode == -signal.SIGKILL
+    assert killed_at(15, train, spec) == -signal.SIGKILL
     assert [row.step for row in read_progress(spec.out)] == [3, 6, 9, 12, 15]
     report = train(spec, resume=True)
     same_outcome(spec, report, (uninterrupted, train(uninterrupted)))

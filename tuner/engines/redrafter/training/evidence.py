@@ -36,11 +36,15 @@ def gather_evidence(
     device = base.norm.weight.device
     batch = next(iter(BatchReader(rows, spec.tokens_per_step, spec.seed + 1, device)))
     positions = batch.positions[batch.positions > 0][:_POSITIONS]
-    hidden = read_rows(base, batch.tokens)[0].flatten(0, 1)
+    recurrent = trainee.recurrent
+    layers = recurrent.config.context_layers if recurrent is not None else ()
+    hidden, context = (x.flatten(0, 1) for x in read_rows(base, batch.tokens, layers))
     logits = base.logits(hidden[positions]).float()
     token = batch.tokens.flatten()[positions + 1]
     choice = base.logits(hidden[positions + 1]).argmax(-1)
-    reading = _reading(base, trainee.recurrent, batch, positions, choice)
+    reading = None
+    if recurrent is not None:
+        reading = _reading(base, recurrent, batch, context, positions, choice)
     measured = [row.acceptance_length for row in progress if row.acceptance_length is not None]
     return Evidence(
         acceptance_length=max(measured, default=None),
@@ -56,16 +60,13 @@ def gather_evidence(
 
 
 def _reading(
-    base: Llama, drafter: Drafter | None, batch: Batch, positions: Tensor, choice: Tensor
-) -> Reading | None:
-    """Ask for the first drafted tokens after `positions`, with the right hidden states and wrong.
+    base: Llama, drafter: Drafter, batch: Batch, context: Tensor, positions: Tensor, choice: Tensor
+) -> Reading:
+    """Ask for the first drafted tokens after `positions`, with the right `context` and wrong ones.
 
     `choice` is what the base model would write there.
     """
-    if drafter is None:
-        return None
     flat = batch.tokens.flatten()
-    context = read_rows(base, batch.tokens, drafter.config.context_layers)[1].flatten(0, 1)
 
     def top1(context_at: Tensor) -> float:
         moved = context.clone()
