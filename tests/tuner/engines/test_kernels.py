@@ -151,15 +151,56 @@ def test_silu_mul():
 
 
 @pytest.mark.parametrize("size", [576, 4096])
-def test_add_norm(size):
+@pytest.mark.parametrize("parts", [1, 3])
+def test_add_norm(size, parts):
     from tuner.engines.redrafter.kernels.add_norm import add_norm
 
     torch.manual_seed(size)
-    x, delta = torch.randn(2, 5, size).to(DEVICE)
-    weight = torch.rand(size).to(DEVICE)
-    total, normed = add_norm(x, delta, weight, 1e-5)
-    torch.testing.assert_close(total, x + delta)
-    torch.testing.assert_close(normed, F.rms_norm(x + delta, (size,), weight, 1e-5))
+    x, weight = torch.randn(5, size).to(DEVICE), torch.rand(size).to(DEVICE)
+    summands = torch.randn(parts, 5, size).to(DEVICE)
+    want = x + summands.sum(0)
+    total, normed = add_norm(x, summands if parts > 1 else summands[0], weight, 1e-5)
+    torch.testing.assert_close(total, want)
+    torch.testing.assert_close(normed, F.rms_norm(want, (size,), weight, 1e-5))
+    _, normed = add_norm(x, summands, None, 1e-5)
+    torch.testing.assert_close(normed, F.rms_norm(want, (size,), eps=1e-5))
+
+
+def test_take_rows():
+    from tuner.engines.redrafter.kernels.take_rows import take_rows
+
+    table = torch.randn(9, 1500).to(DEVICE)
+    index = torch.tensor([[8, 0], [3, 8]], device=DEVICE)
+    assert torch.equal(take_rows(table, index), table[index])
+
+
+@pytest.mark.parametrize(("state", "hidden"), [(1100, 24), (24, 1100)])
+def test_follow_beams(state, hidden):
+    from tuner.engines.redrafter.beam import follow
+    from tuner.engines.redrafter.kernels.follow_beams import follow_beams
+
+    torch.manual_seed(state)
+    beams, states = torch.randint(90, (2, 3, 4)), torch.randn(2, 3, state)
+    parent, index = torch.randint(3, (2, 5)), torch.randint(20, (2, 5))
+    vocab, embed = torch.randperm(90)[:20], torch.nn.Embedding(90, hidden).requires_grad_(False)
+    want = follow(beams, states, parent, index, vocab, embed)
+    on_device = (x.to(DEVICE) for x in (beams, states, parent, index, vocab, embed.weight))
+    for got, expected in zip(follow_beams(*on_device), want, strict=True):
+        assert torch.equal(got.cpu(), expected)
+
+
+def test_move_slots():
+    from tuner.engines.redrafter.kernels.move_slots import move_slots
+
+    torch.manual_seed(0)
+    cache = torch.randn(3, 2, 40, 5, 80)
+    source = torch.tensor([[7, 9, 12], [30, 33, 0]])
+    target = torch.tensor([[7, 8, 9], [30, 31, 0]])  # what goes to 9 must not be what came there
+    want = cache.clone()
+    want[:, :, target] = cache[:, :, source]
+    moved = cache.to(DEVICE)
+    move_slots(moved, source.to(DEVICE), target.to(DEVICE))
+    assert torch.equal(moved.cpu(), want)
 
 
 @pytest.mark.parametrize(
@@ -204,20 +245,51 @@ def test_one_row_gated():
     )
 
 
-@pytest.mark.parametrize("rows", [2, 17, 64])
-@pytest.mark.parametrize(
-    ("inputs", "outputs"), [(576, 45), (1000, 130), (96, 20_000), (2000, 100), (1536, 2100)]
-)
-def test_few_rows(rows, inputs, outputs):
-    from tuner.engines.redrafter.kernels.few_rows import few_rows
-
+def half_product(rows, inputs, outputs):
+    """Rows, weight and bias in fp16 on the device, and the exact product without the bias."""
     torch.manual_seed(rows + inputs)
     x, weight = torch.randn(rows, inputs), torch.randn(outputs, inputs) / inputs**0.5
-    bias = torch.randn(outputs)
-    x, weight, bias = (tensor.half().to(DEVICE) for tensor in (x, weight, bias))
-    exact = (x.double() @ weight.double().t()).half()
-    torch.testing.assert_close(few_rows(x, weight), exact, atol=2e-3, rtol=2e-3)
-    torch.testing.assert_close(few_rows(x, weight, bias), exact + bias, atol=4e-3, rtol=2e-3)
+    x, weight, bias = (t.half().to(DEVICE) for t in (x, weight, torch.randn(outputs)))
+    return x, weight, bias, x.double() @ weight.double().t()
+
+
+def check_product(multiply, x, weight, bias, exact):
+    torch.testing.assert_close(multiply(x, weight), exact.half(), atol=2e-3, rtol=2e-3)
+    exact = exact + bias.double()
+    torch.testing.assert_close(multiply(x, weight, bias), exact.half(), atol=4e-3, rtol=2e-3)
+    if len(bias) % 2 == 0:
+        gate, up = exact.chunk(2, -1)
+        gated = multiply(x, weight, bias, gated=True)
+        torch.testing.assert_close(gated, (F.silu(gate) * up).half(), atol=8e-3, rtol=4e-3)
+
+
+@pytest.mark.parametrize("rows", [2, 17, 64])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [(576, 45), (1000, 130), (96, 20_000), (2000, 100), (1536, 2100), (1200, 17_000)],
+)
+def test_few_rows(rows, inputs, outputs):
+    from tuner.engines.redrafter.kernels.few_rows import few_rows, few_rows_summands
+
+    x, weight, bias, exact = half_product(rows, inputs, outputs)
+    check_product(few_rows, x, weight, bias, exact)
+    if outputs in (100, 2100):
+        parts = few_rows_summands(x, weight, bias)
+        assert parts.shape[0] > 1
+        assert parts.dtype == torch.float32
+        want = (exact + bias.double()).float()
+        torch.testing.assert_close(parts.sum(0), want, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8])
+@pytest.mark.parametrize(("inputs", "outputs"), [(576, 45), (1536, 130), (96, 20), (2048, 36)])
+def test_sliced_rows(rows, inputs, outputs):
+    from tuner.engines.redrafter.kernels.sliced_rows import sliced_rows, suits
+
+    x, weight, bias, exact = half_product(rows, inputs, outputs)
+    assert suits(rows, weight)
+    assert not suits(9, weight)
+    check_product(sliced_rows, x, weight, bias, exact)
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 7), (5, 49_152), (3, 9001)])

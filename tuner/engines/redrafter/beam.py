@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tuner.engines.redrafter.dense import takes_kernels
 from tuner.engines.redrafter.drafter import Drafter
 
 
@@ -31,15 +32,41 @@ def beam_search(
     """
     token, context = true_token.unsqueeze(1), context.unsqueeze(1)
     beams = token.unsqueeze(2)
-    p, d = drafter.start(context, embed(token).to(context.dtype))
+    embedding = embed(token).to(context.dtype)
+    p, d = drafter.start(context, embedding)
     state = torch.zeros_like(d)
     score = torch.zeros(token.shape, device=context.device)
     for _ in range(draft_len):
-        state = drafter.next_state(embed(token).to(state.dtype), state, d)
+        state = drafter.next_state(embedding, state, d)
         score, parent, index = extend(drafter.logits(p, state), score, beam_width)
-        token = drafter.draft_vocab[index]
-        beams, state = lengthen(beams, parent, token), pick(state, parent)
+        beams, state, embedding = follow(beams, state, parent, index, drafter.draft_vocab, embed)
     return beams
+
+
+def follow(
+    beams: Tensor,
+    state: Tensor,
+    parent: Tensor,
+    index: Tensor,
+    draft_vocab: Tensor,
+    embed: nn.Embedding,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengthen beams [B, W, L] by tokens `index` of `draft_vocab`, each after beam `parent`.
+
+    Returns:
+        Beams [B, W', L + 1], their states [B, W', S] of those before, and embeddings of the tokens
+        [B, W', hidden] in the dtype of `state`.
+    """
+    if takes_kernels(state):
+        from tuner.engines.redrafter.kernels.follow_beams import follow_beams
+
+        longer, state, embedding = follow_beams(
+            beams, state, parent, index, draft_vocab, embed.weight
+        )
+        return longer, state, embedding.to(state.dtype)
+    token = draft_vocab[index]
+    beams, state = lengthen(beams, parent, token), pick(state, parent)
+    return beams, state, embed(token).to(state.dtype)
 
 
 def extend(logits: Tensor, score: Tensor, beam_width: int) -> tuple[Tensor, Tensor, Tensor]:

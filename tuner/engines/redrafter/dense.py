@@ -1,4 +1,4 @@
-"""The linear layer of wide weights: torch's, and on CUDA kernels of its own for few rows."""
+"""The layers of wide weights: torch's, and on CUDA kernels of their own for few rows."""
 
 from __future__ import annotations
 
@@ -29,25 +29,73 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., out]."""
+        out = self._few(x, gated=False)
+        return super().forward(x) if out is None else out.view(*x.shape[:-1], -1)
+
+    def gated(self, x: Tensor) -> Tensor | None:
+        """Return silu(first half) * second half of the outputs; None: no kernel does that."""
+        return None if self._is_watched else self._few(x, gated=True)
+
+    def summands(self, x: Tensor) -> Tensor:
+        """Map [T, in] to [T, out], or to what is to be added up to it: [parts, T, out] in fp32."""
         rows = _rows(x)
-        few = 0 < rows <= MOST_ROWS and x.dtype in HALVES
-        if not few and rows != 1:
-            return super().forward(x)
+        if not 1 < rows <= MOST_ROWS or x.dtype not in HALVES or self._is_watched:
+            return self(x)
+        from tuner.engines.redrafter.kernels.few_rows import few_rows_summands
+        from tuner.engines.redrafter.kernels.sliced_rows import suits
+
+        if suits(rows, self.weight):
+            return self(x)
+        return few_rows_summands(x.contiguous(), self.weight, self.bias)
+
+    def _few(self, x: Tensor, gated: bool) -> Tensor | None:
+        """Multiply by the kernel for so many rows, [rows, outputs]; None: there is none."""
+        rows = _rows(x)
+        half = x.dtype in HALVES
+        if not 0 < rows <= MOST_ROWS or (rows > 1 and not half):
+            return None
         from tuner.engines.redrafter.kernels.few_rows import few_rows
         from tuner.engines.redrafter.kernels.one_row import one_row
+        from tuner.engines.redrafter.kernels.sliced_rows import sliced_rows, suits
 
-        single = rows == 1 and not (few and self._is_wide_and_shallow)
-        multiply = one_row if single else few_rows
-        out = multiply(x.reshape(rows, -1).contiguous(), self.weight, self.bias)
-        return out.view(*x.shape[:-1], -1)
+        flat = x.reshape(rows, -1).contiguous()
+        if rows == 1 and not (half and self._is_wide_and_shallow):
+            return one_row(flat, self.weight, self.bias, gated=gated)
+        multiply = sliced_rows if suits(rows, self.weight) else few_rows
+        return multiply(flat, self.weight, self.bias, gated)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether calibration, say, wants to see what `forward` reads."""
+        return bool(self._forward_pre_hooks or self._forward_hooks)
 
     @property
     def _is_wide_and_shallow(self) -> bool:
         """Whether the kernel for one row has more programs to start than bytes to read."""
         return self.in_features <= 1024 and self.out_features >= 16_384
 
-    def gated(self, x: Tensor) -> Tensor:
-        """Return silu(first half) * second half of the outputs of one row, on CUDA."""
-        from tuner.engines.redrafter.kernels.one_row import one_row
 
-        return one_row(x, self.weight, self.bias, gated=True)
+class Embedding(nn.Embedding):
+    """As `nn.Embedding`, by a kernel of our own on CUDA while nothing is differentiated."""
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Return the rows of the table by `index` [...]: [..., size]."""
+        if takes_kernels(self.weight):
+            return rows_of(self.weight, index)
+        return super().forward(index)
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Return table[index] of `table` [N, size], without a gradient."""
+    if not table.is_cuda:
+        return table[index]
+    from tuner.engines.redrafter.kernels.take_rows import take_rows
+
+    return take_rows(table, index)
+
+
+def summands(linear: nn.Module, x: Tensor) -> Tensor:
+    """Return `linear` of x [T, in]: [T, out], or what is to be added up to it, [parts, T, out]."""
+    method = getattr(linear, "summands", linear)
+    result: Tensor = method(x)
+    return result

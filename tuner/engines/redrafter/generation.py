@@ -75,7 +75,7 @@ class Generation:
             accepted, tree.count, context if self.method else None
         )
         if self.beam_width > 1 and shape.draft_len > 0:  # a chain is already in place
-            self.cache.move(source.flatten(), target.flatten())
+            self.cache.move(source, target)
         return told
 
     def _draft(self, shape: StepShape, begin: BeginPhase) -> DraftTree:

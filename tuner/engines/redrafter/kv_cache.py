@@ -116,9 +116,17 @@ class KVCache:
         return picked.view(2, *slots.shape, *data.shape[2:]).to(self.dtype)
 
     def move(self, source: Tensor, target: Tensor) -> None:
-        """Copy slots of every layer; all are read before any is written."""
+        """Copy slots [B, L] of every layer; all of a row are read before any of it is written.
+
+        No slot is in two rows but 0, which is nobody's and may only go to itself.
+        """
         bits = _bits(self.data)
-        bits.index_copy_(2, target, bits.index_select(2, source))
+        if bits.is_cuda:
+            from tuner.engines.redrafter.kernels.move_slots import move_slots
+
+            return move_slots(bits, source, target)
+        bits.index_copy_(2, target.flatten(), bits.index_select(2, source.flatten()))
+        return None
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.dense import Linear, is_single_row, takes_kernels
+from tuner.engines.redrafter.dense import Embedding, Linear, rows_of, summands, takes_kernels
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -56,13 +56,22 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def after(self, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x + delta and its norm."""
+        """Return x + delta and its norm; delta is [T, size], or `summands` of it."""
         if takes_kernels(x):
             from tuner.engines.redrafter.kernels.add_norm import add_norm
 
             return add_norm(x, delta, self.weight, self.eps)
         x = x + delta
         return x, self(x)
+
+
+def _norm_of_sum(x: Tensor, delta: Tensor) -> Tensor:
+    """Return x + delta, as in `RMSNorm.after`, normed without weights."""
+    if takes_kernels(x):
+        from tuner.engines.redrafter.kernels.add_norm import add_norm
+
+        return add_norm(x, delta, None, torch.finfo(torch.float32).eps)[1]
+    return F.rms_norm(x + delta, x.shape[-1:])
 
 
 class Attention(nn.Module):
@@ -80,7 +89,7 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """Attend over whatever `attend` holds; x is [T, hidden]."""
+        """Attend over whatever `attend` holds; x is [T, hidden]. Returns what `summands` does."""
         heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
         if isinstance(attend, FusedAttend):
             out = attend(layer, heads, cos, sin)
@@ -88,7 +97,7 @@ class Attention(nn.Module):
             rotated = rotate(heads[:, : self.heads + self.kv_heads], cos, sin)
             q, k = rotated[:, : self.heads], rotated[:, self.heads :]
             out = attend(layer, q, k, heads[:, self.heads + self.kv_heads :])
-        return self.o_proj(out.reshape(x.shape[0], -1))
+        return summands(self.o_proj, out.reshape(x.shape[0], -1))
 
 
 class SwiGLU(nn.Module):
@@ -102,11 +111,12 @@ class SwiGLU(nn.Module):
         self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [T, hidden] to [T, hidden]."""
+        """Map [T, hidden] to what `summands` returns of [T, hidden]."""
         gated = getattr(self.gate_up_proj, "gated", None)
-        if gated is not None and is_single_row(x):
-            return self.down_proj(gated(x))
-        return self.down_proj(silu_mul(self.gate_up_proj(x)))
+        inner: Tensor | None = gated(x) if gated else None
+        if inner is None:
+            inner = silu_mul(self.gate_up_proj(x))
+        return summands(self.down_proj, inner)
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
@@ -145,7 +155,7 @@ class Llama(nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -174,14 +184,15 @@ class Llama(nn.Module):
             residual stream after each layer of `context_layers` (counted from 1), normalised.
         """
         assert self.rotation is not None, "prepare_positions comes first"
-        cos, sin = self.rotation[positions].unsqueeze(2).unbind(1)
+        turns = rows_of(self.rotation.flatten(1), positions)
+        cos, sin = turns.view(-1, 2, 1, self.config.head_dim).unbind(1)
         x = self.embed_tokens(tokens).to(self.norm.weight.dtype)
         delta = torch.zeros_like(x)
         tapped = []
         for index, layer in enumerate(self.layers):
             x, delta = layer(x, delta, index, cos, sin, attend)
             if index + 1 in context_layers:
-                tapped.append(F.rms_norm(x + delta, x.shape[-1:]))
+                tapped.append(_norm_of_sum(x, delta))
         _, hidden = self.norm.after(x, delta)
         return hidden, torch.cat((*tapped, hidden), dim=-1) if tapped else hidden
 

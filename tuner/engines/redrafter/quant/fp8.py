@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tuner.engines.redrafter.dense import is_single_row
 from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear, row_scale
 
 E4M3 = torch.float8_e4m3fn
@@ -76,8 +77,10 @@ class TritonFp8Linear(DeviceOnly):
             out = fp8_rows.multiply(codes, scale, self.weight, self.scale, self.bias)
         return out.view(*x.shape[:-1], -1)
 
-    def gated(self, x: Tensor) -> Tensor:
-        """Return silu(first half) * second half of the outputs: [1, in] to [1, out / 2]."""
+    def gated(self, x: Tensor) -> Tensor | None:
+        """Return silu(first half) * second half of the outputs of one row; None: there are more."""
+        if not is_single_row(x):
+            return None
         from tuner.engines.redrafter.kernels.one_row import one_row
 
         return one_row(x, self.weight, self.bias, self.scale, gated=True)

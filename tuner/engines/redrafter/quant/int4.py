@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tuner.engines.redrafter.dense import is_single_row
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
 from tuner.errors import BadInput
@@ -101,8 +102,10 @@ class TritonInt4Linear(DeviceOnly):
             out = self._through_bf16(rows)
         return out.view(*x.shape[:-1], -1)
 
-    def gated(self, x: Tensor) -> Tensor:
-        """Return silu(first half) * second half of the outputs: [1, in] to [1, out / 2]."""
+    def gated(self, x: Tensor) -> Tensor | None:
+        """Return silu(first half) * second half of the outputs of one row; None: there are more."""
+        if not is_single_row(x):
+            return None
         from tuner.engines.redrafter.kernels.int4_one_row import one_row
 
         return one_row(x, self.codes, self.scale_and_zero, self.bias, gated=True)
