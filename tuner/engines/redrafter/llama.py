@@ -15,7 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.dense import Embedding, Linear, rows_of, summands, takes_kernels
+from tuner.engines.redrafter.dense import (
+    Embedding,
+    Linear,
+    rows_of,
+    summands,
+    takes_kernels,
+)
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]

@@ -8,14 +8,13 @@ reads the outputs next may add the parts up itself.
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
+from tuner.engines.redrafter.kernels.processors import processors
 from tuner.engines.redrafter.kernels.stages import fitting_stages
 
 _WIDE = 16_384  # outputs that keep the device busy without cutting the inputs
@@ -101,16 +100,9 @@ def _tile(
         return 64, 64, 1, 9, inputs
     if outputs < 2048:
         return 16, 64, 3, 5, 512
-    parts = min(8, max(1, _processors(device) // triton.cdiv(outputs, 64)))
+    parts = min(8, max(1, processors(device) // triton.cdiv(outputs, 64)))
     # NOTE: a sixth stage leaves no room for another program of 16 rows on the same processor.
     return 64, 128, parts, 6 if rows == 16 else 5, 512
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    if device.type != "cuda":  # the interpreter
-        return 132
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 @triton.jit

@@ -18,15 +18,21 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.processors import processors
 
-KEYS_PER_BLOCK = 32
-ROWS_PER_BLOCK = (64, 32, 16)
+ROWS_PER_BLOCK = (128, 64, 32, 16)
 MAX_PARTS = 32
+STAGES = 2
 LOG2_E = math.log2(math.e)  # exponentials are taken to base 2, which the device has
 
 
 def attend(
-    q: Tensor, keys: Tensor, values: Tensor, slots: Tensor, kv_len: Tensor, sees: Tensor
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+    kv_len: Tensor,
+    sees: Tensor,
 ) -> Tensor:
     """Attend from the nodes of B trees to their contexts and ancestors.
 
@@ -46,9 +52,10 @@ def attend(
     _, heads, dim = q.shape
     kv_heads = keys.shape[1]
     rows = heads // kv_heads * nodes
-    block_rows = min(ROWS_PER_BLOCK, key=lambda size: triton.cdiv(rows, size) * size)
+    half = q.element_size() == 2
+    block_keys = 64 if half else 32
+    block_rows, parts = _cut(rows, batch * kv_heads, slots.shape[1] // block_keys, q.device, half)
     row_blocks = triton.cdiv(rows, block_rows)
-    parts = _parts(batch * kv_heads * row_blocks, slots.shape[1], q.device)
     out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
     part = torch.empty((parts + 1, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
     lse = torch.empty((parts + 1, batch * nodes, heads), device=q.device, dtype=torch.float32)
@@ -73,10 +80,10 @@ def attend(
         BLOCK_DIM=max(16, triton.next_power_of_2(dim)),
         PARTS=parts,
         BLOCK_ROWS=block_rows,
-        BLOCK_KEYS=KEYS_PER_BLOCK,
+        BLOCK_KEYS=block_keys,
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=4,
-        num_stages=3,
+        num_warps=_warps(block_rows),
+        num_stages=STAGES,
         **overlap,
     )
     _join_parts[(batch * nodes * heads,)](
@@ -94,14 +101,40 @@ def attend(
     return out
 
 
-def _parts(programs: int, capacity: int, device: torch.device) -> int:
-    """Cut the context so that the device is busy, in a power of two of parts worth their while."""
-    if device.type != "cuda":  # the interpreter
-        return 2
-    processors = torch.cuda.get_device_properties(device).multi_processor_count
-    wanted = 5 * processors // (2 * programs)
-    worth = capacity // KEYS_PER_BLOCK
-    return int(2 ** math.floor(math.log2(max(1, min(MAX_PARTS, wanted, worth)))))
+def _cut(
+    rows: int, heads: int, key_blocks: int, device: torch.device, half: bool
+) -> tuple[int, int]:
+    """Choose the query rows of a program and the parts of the context, a power of two.
+
+    Args:
+        rows: query rows of a sequence's KV head.
+        heads: KV heads of all sequences.
+        key_blocks: blocks of keys of the longest context.
+        device: where.
+        half: whether keys are in half precision, of which more fit.
+    """
+    sizes = ROWS_PER_BLOCK if half else ROWS_PER_BLOCK[1:]
+    least = min(triton.cdiv(rows, size) * size for size in sizes)
+    block = next(size for size in sizes if triton.cdiv(rows, size) * size <= 1.25 * least)
+    programs, parts = _programs(rows, block, heads, key_blocks, device)
+    if 4 * programs * (parts + 1) < processors(device):
+        block = ROWS_PER_BLOCK[-1]
+        _, parts = _programs(rows, block, heads, key_blocks, device)
+    return block, parts
+
+
+def _programs(
+    rows: int, block: int, heads: int, key_blocks: int, device: torch.device
+) -> tuple[int, int]:
+    """Return the programs of a part, and how many parts keep the device busy and are worth it."""
+    programs = triton.cdiv(rows, block) * heads
+    # NOTE: what a part gives is written and read again, which costs many rows more than it saves.
+    wanted = (2 if block <= 64 else 0.5) * processors(device) / programs
+    return programs, 2 ** int(math.log2(max(1, min(MAX_PARTS, wanted, key_blocks))))
+
+
+def _warps(block_rows: int) -> int:
+    return 8 if block_rows > 64 else 4
 
 
 @triton.jit
