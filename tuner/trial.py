@@ -200,6 +200,7 @@ def headline(result: TrialResult) -> dict[str, object]:
         "compute": result.compute,
         "drafter": result.config.drafter,
         "draft_vocab_size": result.config.draft_vocab_size,
+        "drafter_quantization": result.config.drafter_quantization,
         "beam_width": result.config.beam_width,
         "draft_len": result.config.draft_len,
         "draft_len_min": result.config.draft_len_min,

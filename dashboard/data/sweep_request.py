@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dashboard.formats import MIB
-from profiles.records import KVCacheDtype, Precision
+from profiles.records import DrafterPrecision, KVCacheDtype, Precision
 from tuner.sweep.spec import SweepSpec, parse_spec
 
 
@@ -29,6 +29,7 @@ class SweepRequest:
     kv_cache_dtype: list[KVCacheDtype] = field(default_factory=lambda: ["auto"])
     drafter: list[str | None] = field(default_factory=lambda: [None])
     draft_vocab_size: list[int | None] = field(default_factory=lambda: [None])
+    drafter_quantization: list[DrafterPrecision | None] = field(default_factory=lambda: [None])
     draft_len_min: list[int | None] = field(default_factory=lambda: [None])
     speculate_up_to: list[int | None] = field(default_factory=lambda: [None])
     temperature: float = 0.0
@@ -53,6 +54,7 @@ class SweepRequest:
                     "kv_cache_dtype": self.kv_cache_dtype,
                     "drafter": self.drafter,
                     "draft_vocab_size": self.draft_vocab_size,
+                    "drafter_quantization": self.drafter_quantization,
                 },
                 "workload": {
                     "workload": self.workload,

@@ -12,6 +12,13 @@ from dashboard.formats import MIB, interval
 from profiles.records import TrialConfig, TrialResult, TrialState
 from profiles.store import RunFolder
 
+_RARE = (
+    "drafter",
+    "draft_vocab_size",
+    "drafter_quantization",
+    "draft_len_min",
+    "speculate_up_to",
+)
 BASELINE_NOTE = "no speculation: the baseline"
 
 
@@ -28,6 +35,7 @@ class TrialRow:
     precision: str
     drafter: str | None = None
     draft_vocab_size: int | None = None
+    drafter_quantization: str | None = None
     tokens_per_s: float | None = None
     speedup: float | None = None
     interval: str | None = None
@@ -66,7 +74,7 @@ def failures(results: Sequence[TrialResult]) -> dict[str, list[int]]:
 def as_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
     """The rows as a frame, its columns there even without rows, rare knobs where they differ."""
     names = [f.name for f in fields(TrialRow)]
-    for name in ("drafter", "draft_vocab_size", "draft_len_min", "speculate_up_to"):
+    for name in _RARE:
         if len({getattr(row, name) for row in rows if row.draft_len}) < 2:
             names.remove(name)
     return pd.DataFrame([asdict(row) for row in rows], columns=names)
@@ -115,6 +123,7 @@ def _knobs(config: TrialConfig, precision: str | None) -> dict[str, Any]:
         "precision": _precision(config, precision),
         "drafter": config.drafter or "default" if drafts else None,
         "draft_vocab_size": config.draft_vocab_size if drafts else None,
+        "drafter_quantization": config.drafter_quantization or "default" if drafts else None,
     }
 
 

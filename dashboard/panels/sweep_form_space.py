@@ -17,6 +17,7 @@ SHORTEST_DRAFTS = [None, 1, 2, 3, 4]
 BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 SPECULATING = [None, 1, 2, 4, 8, 16, 32, 64]
 PRECISIONS = [None, "fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
+DRAFTER_PRECISIONS = [None, "fp8"]
 KV_CACHES = ["auto", "fp8"]
 SHIPPED = "the model's own"
 DRAFT_VOCABULARIES = [None, 512, 1024, 2048, 4096, 8192, 16_384, 32_768]
@@ -76,6 +77,15 @@ def _drafter() -> dict[str, Any]:
             "The most frequent tokens of the drafter, nothing else: drafts are faster and "
             "accepted less often. The text stays the same.",
             lambda size: "all" if size is None else f"{size:,}",
+        ),
+        "drafter_quantization": _knob(
+            "Drafter precision",
+            DRAFTER_PRECISIONS,
+            SUGGESTED.drafter_quantization,
+            "default does not quantize the drafter, whatever the base model's precision. fp8 "
+            "rounds its weights, half the bytes of bf16, on NVIDIA GPUs, and changes drafts only. "
+            "The text stays the same; retrieval has no weights.",
+            lambda name: name or "default",
         ),
     }
 

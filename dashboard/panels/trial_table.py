@@ -30,6 +30,9 @@ COLUMNS = {
     "draft_vocab_size": _NUMBER(
         "Vocabulary", width=85, help="Tokens that the drafter may propose; none: its own"
     ),
+    "drafter_quantization": _TEXT(
+        "Drafter in", width=80, help="Precision of the drafter's weights; default: not quantized"
+    ),
     "tokens_per_s": _NUMBER("Tok/s", format="%.1f", width=70, help="Output tokens/s, all users"),
     "speedup": _NUMBER(
         "Speed-up", format="%.2fx", width=80, help="Paired ratio to no speculation at this batch"

@@ -10,6 +10,7 @@ Times: `*_s` are seconds on the engine's own monotonic clock, `*_ms` durations i
 from profiles.records.base import Record
 from profiles.records.config import (
     LONGEST_DRAFT,
+    DrafterPrecision,
     KVCacheDtype,
     Precision,
     TrialConfig,
@@ -37,6 +38,7 @@ __all__ = [
     "LONGEST_DRAFT",
     "STEP_PHASES",
     "DeviceLimits",
+    "DrafterPrecision",
     "EnergyUse",
     "FinishReason",
     "GpuInfo",

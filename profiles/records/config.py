@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from profiles.records.base import Record
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8_sq", "int4_awq"]
+DrafterPrecision = Literal["fp8"]  # what needs no calibration, and is fast for few rows
 KVCacheDtype = Literal["auto", "fp8"]
 LONGEST_DRAFT = 16
 
@@ -27,6 +28,7 @@ class TrialConfig(Record):
     model: str = "smollm2-135m"
     drafter: str | None = None
     draft_vocab_size: Annotated[int, Field(ge=1)] | None = None  # None: the drafter's own
+    drafter_quantization: DrafterPrecision | None = None  # None: not quantized
     device: str = "auto"
     quantization: Precision | None = None  # None: the device's default precision
     kv_cache_dtype: KVCacheDtype = "auto"  # auto: as activations are
@@ -59,7 +61,13 @@ class TrialConfig(Record):
     def baseline(self) -> TrialConfig:
         """Return the autoregressive twin: same model, precision and batch, no speculation."""
         nothing = dict.fromkeys(
-            ("drafter", "draft_vocab_size", "draft_len_min", "speculate_up_to"), None
+            (
+                "drafter",
+                "draft_vocab_size",
+                "drafter_quantization",
+                "draft_len_min",
+                "speculate_up_to",
+            )
         )
         return self.model_copy(update={**nothing, "beam_width": 1, "draft_len": 0})
 
@@ -74,6 +82,8 @@ class TrialConfig(Record):
             rest += f", {_last_part(self.drafter)}"
         if self.draft_vocab_size is not None:
             rest += f", draft vocabulary {self.draft_vocab_size}"
+        if self.drafter_quantization is not None:
+            rest += f", {self.drafter_quantization} drafter"
         if self.speculate_up_to is not None:
             rest += f", no drafts for more than {self.speculate_up_to} at once"
         least = "" if self.draft_len_min is None else f"{self.draft_len_min} to "

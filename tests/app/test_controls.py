@@ -40,6 +40,7 @@ def test_start_is_ready_to_press_and_goes_to_the_new_run(open_page, store, launc
         "kv_cache_dtype": ["auto"],
         "drafter": [None],
         "draft_vocab_size": [None],
+        "drafter_quantization": [None],
     }
 
 
@@ -52,6 +53,7 @@ def test_advanced_knobs_reach_the_sweep(open_page, store, launched):
     pills["Adaptive draft length"].set_value([None, 1])
     pills["Speculate up to (requests at once)"].set_value([None, 2])
     pills["Draft vocabulary"].set_value([None, 2048])
+    pills["Drafter precision"].set_value([None, "fp8"])
     pills["KV cache"].set_value(["fp8"])
     at.multiselect[0].set_value(["the model's own", "retrieval"])
     next(each for each in at.number_input if each.label == "Temperature").set_value(0.7)
@@ -68,6 +70,7 @@ def test_advanced_knobs_reach_the_sweep(open_page, store, launched):
             "kv_cache_dtype": ["fp8"],
             "drafter": [None, "retrieval"],
             "draft_vocab_size": [None, 2048],
+            "drafter_quantization": [None, "fp8"],
         }
         == spec["space"]
     )

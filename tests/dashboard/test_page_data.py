@@ -127,12 +127,14 @@ def test_drafters_are_shown_where_more_than_one_is_tried():
         return as_frame(finished_rows([baseline(0), *speculating]))
 
     one = rows({"drafter": "a"}, {"drafter": "a", "beam_width": 2})
-    assert not {"drafter", "draft_vocab_size"} & set(one)
+    assert not {"drafter", "draft_vocab_size", "drafter_quantization"} & set(one)
     two = rows({}, {"drafter": "retrieval"})
     assert two["drafter"].isna()[0] and list(two["drafter"][1:]) == ["default", "retrieval"]
     assert "draft_vocab_size" not in two
     sizes = rows({"draft_vocab_size": 64}, {})["draft_vocab_size"]
     assert sizes[1] == 64 and list(sizes.isna()) == [True, False, True]
+    precisions = rows({"drafter_quantization": "fp8"}, {})["drafter_quantization"]
+    assert precisions.isna()[0] and list(precisions[1:]) == ["fp8", "default"]
 
 
 def test_text_that_differs_is_noted(store):
@@ -199,9 +201,10 @@ def test_an_fp8_kv_cache_of_the_form_is_searched_and_named_in_the_table():
 
 
 def test_drafters_of_the_form_are_searched():
-    spec = SweepRequest(**REQUEST, drafter=[None, "retrieval"], draft_vocab_size=[64]).spec()
-    drafted = {(point.drafter, point.draft_vocab_size) for point in spec.points()}
-    assert drafted == {(None, 64), ("retrieval", None)}
+    drafts = {"draft_vocab_size": [64], "drafter_quantization": [None, "fp8"]}
+    spec = SweepRequest(**REQUEST, drafter=[None, "retrieval"], **drafts).spec()
+    drafted = {(p.drafter, p.draft_vocab_size, p.drafter_quantization) for p in spec.points()}
+    assert drafted == {(None, 64, None), (None, 64, "fp8"), ("retrieval", None, None)}
 
 
 @pytest.mark.parametrize(

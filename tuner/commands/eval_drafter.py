@@ -29,6 +29,9 @@ def eval_drafter(
     draft_vocab_size: Annotated[
         int | None, typer.Option(min=1, help="Draft the so many most frequent tokens only.")
     ] = None,
+    drafter_quantization: Annotated[
+        str | None, typer.Option(help="fp8: round the drafter's weights; on NVIDIA GPUs.")
+    ] = None,
     model: Annotated[str, typer.Option(help="smollm2-135m, a directory or a hub id.")] = (
         "smollm2-135m"
     ),
@@ -81,6 +84,7 @@ def eval_drafter(
         precision,
         Sampling(temperature, seed),
         draft_vocab_size,
+        drafter_quantization,
         _say,
     )
     result = {

@@ -35,6 +35,9 @@ def run(
     draft_vocab_size: Annotated[
         int | None, typer.Option(help="Draft the so many most frequent tokens only.")
     ] = None,
+    drafter_quantization: Annotated[
+        str | None, typer.Option(help="fp8: round the drafter's weights; on NVIDIA GPUs.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     beam_width: Annotated[int | None, typer.Option(help="Beams the drafter keeps.")] = None,
     draft_len: Annotated[
@@ -83,6 +86,7 @@ def run(
         "model": model,
         "drafter": drafter,
         "draft_vocab_size": draft_vocab_size,
+        "drafter_quantization": drafter_quantization,
         "device": device,
         "beam_width": beam_width,
         "draft_len": _number(draft_len),

@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from profiles.records import KVCacheDtype, Precision, Record, TrialConfig, TrialResult, WorkloadSpec
+from profiles.records import (
+    DrafterPrecision,
+    KVCacheDtype,
+    Precision,
+    Record,
+    TrialConfig,
+    TrialResult,
+    WorkloadSpec,
+)
 from tuner.errors import BadInput
 from tuner.models.drafters import is_retrieval
 
@@ -44,6 +52,7 @@ class SearchSpace(Record):
     kv_cache_dtype: Annotated[list[KVCacheDtype], Field(min_length=1)] = ["auto"]
     drafter: list[_Drafter | None] = []  # none: the spec's own; null: the one shipped for the model
     draft_vocab_size: Annotated[list[_Vocabulary | None], Field(min_length=1)] = [None]
+    drafter_quantization: Annotated[list[DrafterPrecision | None], Field(min_length=1)] = [None]
 
     @field_validator("*")
     @classmethod
@@ -79,7 +88,8 @@ class SweepSpec(Record):
         knobs = {"drafter": self.drafter, **fixed, **_binding(knobs)}
         config = TrialConfig.model_validate(knobs)
         if is_retrieval(config.drafter):
-            config = config.model_copy(update={"draft_vocab_size": None})
+            nothing = {"draft_vocab_size": None, "drafter_quantization": None}
+            config = config.model_copy(update=nothing)
         return config.baseline() if config.draft_len == 0 else config
 
     def baselines(self) -> list[TrialConfig]:

@@ -231,6 +231,7 @@ def test_drafters_without_training_are_printed_too(model_dir):
         ({"precision": "bf16"}, "precision = 'bf16': acceptance is measured in fp32 on a CPU"),
         ({"grid": ((5, 2),), "draft_vocab_size": 4}, "draft_vocab_size = 4: .*beam_width, 5"),
         ({"draft_vocab_size": 61}, "draft_vocab_size = 61: the drafter has 60 tokens"),
+        ({"drafter_quantization": "fp8"}, "drafter_quantization = 'fp8': .*8.9.*leave it out"),
         ({"max_new_tokens": 2000}, "max_new_tokens = 2006: the model has 1024 positions"),
     ],
 )

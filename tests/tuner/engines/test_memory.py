@@ -13,6 +13,7 @@ from profiles.records import TrialConfig
 from tests.tuner.engines.tiny import VOCAB, save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
 from tuner.engines.redrafter import engine as engine_module
+from tuner.engines.redrafter import linear as linear_module
 from tuner.engines.redrafter.checkpoint import load_drafter, load_llama
 from tuner.engines.redrafter.config import LlamaConfig, RopeConfig
 from tuner.engines.redrafter.drafters.look_back import (
@@ -89,11 +90,14 @@ def local_attention(folder: Path, base: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["local attention", "causal LM", "retrieval"])
-def test_exact_for_every_kind_of_drafter(tmp_path, kind):
+def drafter_of(kind: str, tmp_path: Path) -> tuple[str, str]:
+    """A tiny base model and the drafter of one kind, by name."""
     model = save_tiny_llama(tmp_path / "model")
     tokenizer = resolve_model("smollm2-135m") / "tokenizer.json"
     drafter = "retrieval"
+    if kind == "recurrent":
+        shape = {"context_layers": (1,), "context_width": 24, "recurrence": "gated"}
+        drafter = str(save_tiny_drafter(tmp_path / "drafter", **shape))
     if kind == "local attention":
         drafter = str(local_attention(tmp_path / "drafter", model))
     if kind == "causal LM":
@@ -101,8 +105,25 @@ def test_exact_for_every_kind_of_drafter(tmp_path, kind):
         model = save_tiny_llama(tmp_path / "model", vocab=49152)
         for folder in (model, Path(drafter)):
             (folder / "tokenizer.json").symlink_to(tokenizer)
-    fixed = {"model": str(model), "drafter": drafter, "device": "cpu", "quantization": "bf16"}
+    return str(model), drafter
+
+
+@pytest.mark.parametrize("kind", ["local attention", "causal LM", "retrieval"])
+def test_exact_for_every_kind_of_drafter(tmp_path, kind):
+    model, drafter = drafter_of(kind, tmp_path)
+    fixed = {"model": model, "drafter": drafter, "device": "cpu", "quantization": "bf16"}
     assert_exact(*held(TrialConfig(**fixed, batch_size=3)))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["recurrent", "local attention", "causal LM"])
+def test_exact_for_quantized_drafters(tmp_path, monkeypatch, kind, precision):
+    monkeypatch.setattr(linear_module, "refused", lambda device, instead="": {})  # the reference
+    model, drafter = drafter_of(kind, tmp_path)
+    wide = TrialConfig(model=model, drafter=drafter, device="cpu", quantization=precision)
+    narrow = wide.model_copy(update={"drafter_quantization": "fp8"})
+    assert_exact(*held(narrow))
+    assert held(narrow)[1].drafter_bytes != held(wide)[1].drafter_bytes
 
 
 @pytest.mark.parametrize("precision", ["fp8", "int8_sq", "int4_awq"])
@@ -121,10 +142,14 @@ def test_exact_on_the_builtin_model(builtin_model, precision):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("drafter_quantization", [None, "fp8"])
 @pytest.mark.parametrize(("precision", "kv_cache_dtype"), [("bf16", "auto"), ("fp8", "fp8")])
-def test_exact_on_a_gpu_and_the_peak_is_near(builtin_model, precision, kv_cache_dtype):
+def test_exact_on_a_gpu_and_the_peak_is_near(
+    builtin_model, precision, kv_cache_dtype, drafter_quantization
+):
     fixed = {"quantization": precision, "kv_cache_dtype": kv_cache_dtype, "device": "cuda"}
-    predicted, measured = held(TrialConfig(**fixed, batch_size=4))
+    config = TrialConfig(**fixed, drafter_quantization=drafter_quantization, batch_size=4)
+    predicted, measured = held(config)
     assert_exact(predicted, measured)
     assert predicted.peak_bytes == pytest.approx(measured.peak_bytes, rel=0.25)  # small things rule
 

@@ -49,6 +49,17 @@ def test_a_vocabulary_means_nothing_to_retrieval_and_without_speculation():
     assert spec.config(draft_len=0, draft_vocab_size=64, drafter="b") == spec.config(draft_len=0)
 
 
+def test_a_drafters_precision_means_nothing_to_retrieval_and_without_speculation():
+    space = {"drafter": ["b", "retrieval"], "drafter_quantization": [None, "fp8"]}
+    spec = SweepSpec(space=space)
+    points = list(spec.points())
+    assert len(points) == len(set(points)) == 32 * (2 + 1)
+    tried = {(p.drafter, p.drafter_quantization) for p in points}
+    assert tried == {("b", None), ("b", "fp8"), ("retrieval", None)}
+    assert spec.baselines() == SweepSpec().baselines()
+    assert spec.config(draft_len=0, drafter_quantization="fp8") == spec.config(draft_len=0)
+
+
 def test_an_fp8_kv_cache_is_measured_against_its_own_baseline():
     spec = SweepSpec(space=SearchSpace(batch_size=[2], kv_cache_dtype=["auto", "fp8"]))
     assert [(b.batch_size, b.kv_cache_dtype) for b in spec.baselines()] == [(2, "auto"), (2, "fp8")]
@@ -82,6 +93,7 @@ def test_a_config_is_described_by_what_was_chosen():
     words = "beam width 4, draft length 4, batch 1"
     assert config.describe() == f"{words}, fp32, folder, draft vocabulary 512"
     assert TrialConfig().describe() == words
+    assert TrialConfig(drafter_quantization="fp8").describe() == f"{words}, fp8 drafter"
     assert TrialConfig(drafter="retrieval").describe() == f"{words}, retrieval"
     assert TrialConfig(drafter="retrieval:/a/b.txt").describe() == f"{words}, retrieval:b.txt"
     assert config.baseline().describe() == "no speculation, batch 1, fp32"
@@ -97,6 +109,7 @@ def test_a_config_is_described_by_what_was_chosen():
         ({"space": {"drafter": ["a", "a"]}}, r"space.drafter = .*names a value twice"),
         ({"space": {"drafter": [""]}}, r"space.drafter.0 = ''"),
         ({"space": {"draft_vocab_size": [0]}}, r"space.draft_vocab_size.0 = 0"),
+        ({"space": {"drafter_quantization": ["int8_sq"]}}, r"drafter_quantization.0 = 'int8_sq'"),
         ({"space": {"beam_width": [0]}}, r"space.beam_width.0 = 0: .*greater than or equal to 1"),
         ({"space": {"draft_len": []}}, r"space.draft_len = \[\]: .*at least 1 item"),
         ({"space": {"batch_size": [4, 4]}}, r"space.batch_size = .*names a value twice"),

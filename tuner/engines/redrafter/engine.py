@@ -25,6 +25,7 @@ from tuner.engines.redrafter.linear import (
     DTYPES,
     Compute,
     compute_path,
+    drafter_compute,
     module_bytes,
 )
 from tuner.engines.redrafter.llama import Llama
@@ -164,8 +165,7 @@ class RedrafterEngine(Engine):
             folder = resolve_model(name)
             self._model = _fit(lambda: load_computed(folder, compute))
             self._loaded_model = (name, compute)
-            if compute.device.type == "cuda":  # the peak of serving, not of quantizing
-                torch.cuda.reset_peak_memory_stats(compute.device)
+            _forget_peak(compute.device)
         return self._model
 
     def _make_room(
@@ -214,13 +214,15 @@ class RedrafterEngine(Engine):
             return self._drafter
         name, folder = _drafter_name(config), resolve_model(config.model)
         size = config.draft_vocab_size
+        drafts = drafter_compute(compute, config.drafter_quantization)
         if size is not None and size < config.beam_width:
             raise BadInput(
                 "draft_vocab_size", size, f"take at least beam_width, {config.beam_width}"
             )
-        if self._drafter is None or self._loaded_drafter != (name, size, compute):
-            self._drafter = _fit(lambda: load_draft_method(name, model, folder, compute, size))
-            self._loaded_drafter, self._reserved = (name, size, compute), (0, 0)
+        if self._drafter is None or self._loaded_drafter != (name, size, drafts):
+            self._drafter = _fit(lambda: load_draft_method(name, model, folder, drafts, size))
+            self._loaded_drafter, self._reserved = (name, size, drafts), (0, 0)
+            _forget_peak(compute.device)
         longest = self._drafter.max_draft_len
         if longest is not None and config.draft_len > longest:
             raise BadInput(
@@ -239,7 +241,16 @@ def _described(compute: Compute, model: Llama, config: TrialConfig) -> str:
         parts.append(describe_kernels(model))
     if config.kv_cache_dtype != "auto":
         parts.append(f"KV cache in {config.kv_cache_dtype}")
+    if config.draft_len and config.drafter_quantization is not None:
+        drafts = drafter_compute(compute, config.drafter_quantization)
+        parts.append(f"drafter: {drafts.description}")
     return "; ".join(parts)
+
+
+def _forget_peak(device: torch.device) -> None:
+    """Let the peak be that of serving, not of quantizing."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def _drafter_name(config: TrialConfig) -> str:

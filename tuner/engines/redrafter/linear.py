@@ -6,18 +6,19 @@ one row. There the weights are packed once for FBGEMM's fp16 kernel, which reads
 weights and accumulates in fp32. bf16 weights are exact in fp16 wherever they are at least 6.1e-5
 in magnitude, and off by at most 3e-8 below.
 
-Quantized precisions (quant/) replace linear layers only: what is left, the drafter included, is
-computed as bf16 is on the device.
+Quantized precisions (quant/) replace linear layers only: what is left is computed as bf16 is on the
+device. So is the drafter, unless it is to be quantized itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
+from profiles.records import DrafterPrecision
 from tuner.engines.redrafter.dense import Linear
 from tuner.engines.redrafter.quant.layer import QuantizedLinear
 from tuner.engines.redrafter.quant.support import QUANTIZED, refused
@@ -25,6 +26,7 @@ from tuner.errors import UnsupportedConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 DEFAULT_PRECISION = "bf16"
+DRAFTER_PRECISIONS = get_args(DrafterPrecision)
 _FP16_MAX = 65504.0
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -41,7 +43,7 @@ class Compute:
 
     @property
     def quantized(self) -> bool:
-        """Whether the base model's linear layers are held in 8 or 4 bits."""
+        """Whether linear layers are held in 8 or 4 bits."""
         return self.precision in QUANTIZED
 
     @property
@@ -73,6 +75,25 @@ def compute_path(precision: str, device: torch.device) -> Compute:
     if device.type == "cpu" and precision != "fp32" and not _cpu_has(precision):
         return Compute(precision, device, dtype, torch.float32, packed=True)
     return Compute(precision, device, dtype, dtype, packed=False)
+
+
+def drafter_compute(base: Compute, quantization: str | None) -> Compute:
+    """Choose how the drafter of a base model on the path `base` is computed; None: not quantized.
+
+    Raises:
+        UnsupportedConfig: a precision that drafters or the device do not have, or that needs other
+            activations than the base model's.
+    """
+    if quantization is None:
+        return replace(base, precision="bf16") if base.quantized else base
+    reason = refused(base.device, "leave it out").get(quantization)
+    if quantization not in DRAFTER_PRECISIONS:
+        reason = f"use {', '.join(DRAFTER_PRECISIONS)} or leave it out"
+    elif base.device.type == "cuda" and base.activation_dtype != torch.bfloat16:
+        reason = f"needs the base model in bf16 or quantized, not in {base.precision}"
+    if reason:
+        raise UnsupportedConfig("drafter_quantization", quantization, reason)
+    return replace(base, precision=quantization)
 
 
 def _cpu_has(precision: str) -> bool:

@@ -15,7 +15,7 @@ from profiles.records import MemorySplit, TrialConfig
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.drafters.needs import DrafterNeeds, drafter_needs
 from tuner.engines.redrafter.kv_cache import BLOCK, blocks_for, cache_bytes, kept_dtype
-from tuner.engines.redrafter.linear import Compute
+from tuner.engines.redrafter.linear import Compute, drafter_compute
 from tuner.engines.redrafter.prefill import PADDED_SIZES
 from tuner.engines.redrafter.rows import Rows, positions_of
 from tuner.engines.redrafter.weight_bytes import llama_bytes
@@ -45,18 +45,24 @@ def predict_memory(
     Args:
         base: the base model.
         drafter: name of the drafter; not looked at where `config` does not speculate.
-        config: beam width, draft length, batch size and KV cache.
-        compute: precision and device.
+        config: what is drafted and how, batch size and KV cache.
+        compute: precision and device of the base model.
         max_seq_len: tokens of the longest sequence.
 
     Raises:
         BadInput: a drafter that cannot be found or read.
+        UnsupportedConfig: a precision of the drafter that the device does not have.
     """
     positions = positions_needed(config, max_seq_len)
     needs = DrafterNeeds()
     if config.draft_len > 0:
         needs = drafter_needs(
-            drafter, base, compute, config.batch_size, positions, config.draft_vocab_size
+            drafter,
+            base,
+            drafter_compute(compute, config.drafter_quantization),
+            config.batch_size,
+            positions,
+            config.draft_vocab_size,
         )
     kept = kept_dtype(config.kv_cache_dtype, compute.device, compute.activation_dtype)
     blocks = blocks_needed(config, max_seq_len)

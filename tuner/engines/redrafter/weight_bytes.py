@@ -47,8 +47,16 @@ def _llama_bytes(config: LlamaConfig, compute: Compute, head_stays: bool) -> int
 
 
 def plain_bytes(module: nn.Module, compute: Compute) -> int:
-    """Return the bytes of a `module` without shared tensors after `apply_compute`."""
-    return sum(_own_bytes(part, compute) for part in module.modules())
+    """Return the bytes of a `module` without shared tensors after `apply_compute`.
+
+    On a quantized path: after `round_to_nearest`.
+    """
+    return sum(
+        _quantized_bytes(name, part, compute)
+        if compute.quantized and isinstance(part, nn.Linear)
+        else _own_bytes(part, compute)
+        for name, part in module.named_modules()
+    )
 
 
 def _own_bytes(part: nn.Module, compute: Compute) -> int:

@@ -18,8 +18,9 @@ from tuner.engines.redrafter.drafters.retrieval import RetrievalDraft
 from tuner.engines.redrafter.drafters.suffix_index import SuffixIndex
 from tuner.engines.redrafter.drafters.text_store import read_store
 from tuner.engines.redrafter.fit import cut_vocabulary
-from tuner.engines.redrafter.linear import Compute, apply_compute
+from tuner.engines.redrafter.linear import Compute, Module, apply_compute
 from tuner.engines.redrafter.llama import Llama
+from tuner.engines.redrafter.quant.quantize import quantize, round_to_nearest
 from tuner.errors import BadInput
 from tuner.models import resolve_model
 from tuner.models.drafters import LOCAL_ATTENTION, is_retrieval, kind_of
@@ -39,24 +40,31 @@ def load_draft_method(
         drafter: its name.
         model: the base model, loaded.
         model_dir: where it was loaded from.
-        compute: precision and device of the drafter.
+        compute: precision and device of the drafter; quantized, all its linear layers are rounded
+            without calibration.
         draft_vocab_size: how many of its most frequent tokens it may propose; None: all.
 
     Raises:
         BadInput: nothing by that name, something that does not fit the model, or a draft vocabulary
-            that the drafter does not have.
+            or a precision that the drafter does not have.
     """
     if is_retrieval(drafter):
         store = drafter.partition(":")[2]
         _refuse_cut(draft_vocab_size, "retrieval")
+        if compute.quantized:
+            raise BadInput(
+                "drafter_quantization",
+                compute.precision,
+                "retrieval has no weights; leave it out",
+            )
         return RetrievalDraft(_index(Path(store).expanduser(), model_dir) if store else None)
     folder = resolve_model(drafter)
     kind = kind_of(folder)
     if kind == LOCAL_ATTENTION:
         recurrent, look_back = load_local_attention(folder, model.config)
         return LocalAttentionDraft(
-            apply_compute(cut_vocabulary(recurrent, draft_vocab_size), compute),
-            apply_compute(look_back, compute),
+            _computed(cut_vocabulary(recurrent, draft_vocab_size), compute),
+            _computed(look_back, compute),
             model.embed_tokens,
             compute.activation_dtype,
         )
@@ -65,9 +73,24 @@ def load_draft_method(
         known, small = _common_tokens(folder, model_dir), load_llama(folder)
         if small.config.vocab_size < known:
             raise BadInput("drafter", str(folder), f"its tokenizer needs a vocabulary of {known}")
-        return CausalLMDraft(apply_compute(small, compute), known)
+        return CausalLMDraft(_computed_lm(small, compute), known)
     drafter_net = cut_vocabulary(load_drafter(folder, model.config), draft_vocab_size)
-    return RecurrentDraft(apply_compute(drafter_net, compute), model.embed_tokens)
+    return RecurrentDraft(_computed(drafter_net, compute), model.embed_tokens)
+
+
+def _computed(net: Module, compute: Compute) -> Module:
+    return round_to_nearest(net, compute) if compute.quantized else apply_compute(net, compute)
+
+
+def _computed_lm(model: Llama, compute: Compute) -> Llama:
+    if not compute.quantized:
+        return apply_compute(model, compute)
+    try:
+        return quantize(model, compute, ())
+    except BadInput as error:
+        raise BadInput(
+            "drafter_quantization", error.value, "its checkpoint is quantized already; leave it out"
+        ) from error
 
 
 def _refuse_cut(draft_vocab_size: int | None, kind: str) -> None:

@@ -38,6 +38,8 @@ def drafter_needs(
 ) -> DrafterNeeds:
     """Return the needs of `drafter` beside `base`, with `places` requests of `positions` tokens.
 
+    `compute` is the drafter's own.
+
     Raises:
         BadInput: nothing by that name, or a config that cannot be read.
     """
@@ -96,6 +98,5 @@ def _local_attention(
 
 
 def _causal_lm(config: LlamaConfig, compute: Compute, places: int, positions: int) -> DrafterNeeds:
-    wide = replace(compute, precision="bf16")  # only the base model is quantized
     cache = (1 + places) * positions * position_bytes(config, compute.activation_dtype)
-    return DrafterNeeds(llama_bytes(config, wide) + cache, vocabulary=config.vocab_size)
+    return DrafterNeeds(llama_bytes(config, compute) + cache, vocabulary=config.vocab_size)

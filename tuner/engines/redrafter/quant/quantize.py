@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from tuner.engines.redrafter.linear import Compute, apply_compute
+from tuner.engines.redrafter.linear import Compute, Module, apply_compute
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.quant.calibrate import observe
 from tuner.engines.redrafter.quant.fold import folds
@@ -74,6 +74,13 @@ def quantize(
     if compute.precision not in HEAD_STAYS:
         quantize_linears(model, compute.precision, kernel, only=(HEAD,))
     return apply_compute(model, compute, keep_codes=True)
+
+
+def round_to_nearest(module: Module, compute: Compute) -> Module:
+    """Quantize all linear layers of `module` in place for `compute`, without calibration."""
+    module.requires_grad_(False).to(device=compute.device, dtype=compute.weight_dtype)
+    quantize_linears(module, compute.precision)
+    return apply_compute(module, compute, keep_codes=True)
 
 
 def quantize_linears(

@@ -10,22 +10,27 @@ QUANTIZED = ("fp8", "int8_sq", "int4_awq")
 _LEAST_CAPABILITY = {"fp8": (8, 9), "int8_sq": (8, 0), "int4_awq": (8, 0)}
 
 
-def refused(device: torch.device) -> dict[str, str]:
-    """Return the quantized precisions that `device` cannot run, each with its reason."""
+def refused(device: torch.device, instead: str = "use bf16") -> dict[str, str]:
+    """Return the quantized precisions that `device` cannot run, each with its reason.
+
+    `instead` says what to do.
+    """
     if device.type != "cuda":
-        return _named(_reason_on_cpu)
+        return _named(lambda precision: f"{_reason_on_cpu(precision)}, {instead}")
     return refused_by_card(
-        torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device)
+        torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device), instead
     )
 
 
-def refused_by_card(capability: tuple[int, int], name: str) -> dict[str, str]:
+def refused_by_card(
+    capability: tuple[int, int], name: str, instead: str = "use bf16"
+) -> dict[str, str]:
     """Return the same of a GPU called `name` with this compute capability."""
 
     def reason(precision: str) -> str | None:
         if capability >= _LEAST_CAPABILITY[precision]:
             return None
-        return f"{_needs(precision)}, {name} has {capability[0]}.{capability[1]}; use bf16"
+        return f"{_needs(precision)}, {name} has {capability[0]}.{capability[1]}; {instead}"
 
     return _named(reason)
 
@@ -41,4 +46,4 @@ def _needs(precision: str) -> str:
 
 
 def _reason_on_cpu(precision: str) -> str:
-    return f"{_needs(precision)}; torch has no product of its own for it on the CPU, use bf16"
+    return f"{_needs(precision)}; torch has no product of its own for it on the CPU"

@@ -22,7 +22,7 @@ from tuner.engines.base import Progress
 from tuner.engines.redrafter.checkpoint import load_llama
 from tuner.engines.redrafter.drafters import DraftMethod, load_draft_method
 from tuner.engines.redrafter.drafters.walk import Steps, walk
-from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path
+from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path, drafter_compute
 from tuner.engines.redrafter.llama import Llama
 from tuner.engines.redrafter.training.answers import Answers, write_answers
 from tuner.engines.redrafter.training.batch_decode import Decoding
@@ -99,6 +99,7 @@ def evaluate_drafter(
     precision: str | None = None,
     sampling: Sampling = Sampling(),
     draft_vocab_size: int | None = None,
+    drafter_quantization: str | None = None,
     on_progress: Progress = lambda fraction, text: None,
 ) -> EvalReport:
     """Measure a drafter on prompts (token ids by category).
@@ -113,11 +114,13 @@ def evaluate_drafter(
         precision: fp32, fp16 or bf16; None: bf16 on a GPU, fp32 on the CPU.
         sampling: temperature 0 for greedy answers.
         draft_vocab_size: the drafter's most frequent tokens only; None: all.
+        drafter_quantization: fp8; None: the drafter is computed in `precision` too.
         on_progress: told what is being done.
 
     Raises:
         BadInput: no prompts, an empty prompt, a grid cell that is not (>= 1, >= 1) or asks more
             than the drafter can, or a drafter that does not fit the model.
+        UnsupportedConfig: a precision that the device does not have.
     """
     _check(prompts, grid or GRID, sampling)
     longest = max(len(p) for group in prompts.values() for p in group) + max_new_tokens
@@ -128,7 +131,8 @@ def evaluate_drafter(
             "max_new_tokens", longest, f"the model has {base.config.max_position} positions"
         )
     apply_compute(base, compute)
-    method = load_draft_method(drafter, base, model_dir, compute, draft_vocab_size)
+    drafts = drafter_compute(compute, drafter_quantization)
+    method = load_draft_method(drafter, base, model_dir, drafts, draft_vocab_size)
     cells = _cells(grid, method.max_draft_len, draft_vocab_size)
     # Drafts may lie past the last position that is written.
     reached = longest + max(length for _, length in cells)
