@@ -86,6 +86,7 @@ class Subject:
             model=MODEL,
             drafter=str(self.drafter),
             device=self.options.device,
+            drafter_quantization=self.options.drafter_quantization,
             quantization=self.precision,
             kv_cache_dtype=self.options.kv_cache_dtype,
             beam_width=width,
@@ -233,7 +234,9 @@ def fitting_drafter(options: argparse.Namespace, scratch: Path) -> Path:
     base = replace(small, hidden_size=LLAMA_3_8B.hidden_size, vocab_size=LLAMA_3_8B.vocab_size)
     device = torch.device(options.device)
     drafter: nn.Module = load_drafter(SHIPPED_DRAFTER, small)
-    save_drafter(grow_drafter(drafter, base, device, torch.bfloat16), scratch)
+    size = options.draft_vocab_size
+    grown = grow_drafter(drafter, base, device, torch.bfloat16, draft_vocab_size=size)
+    save_drafter(grown, scratch)
     return scratch
 
 
@@ -243,6 +246,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--random", action="store_true", help="weights that write nonsense")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precisions", default="bf16")
+    parser.add_argument("--draft-vocab-size", type=int, help="of the grown drafter, up to 128256")
+    parser.add_argument("--drafter-quantization", choices=("fp8",))
     parser.add_argument("--kv-cache-dtype", choices=("auto", "fp8"), default="auto")
     parser.add_argument("--context", type=int, default=1000, help="tokens of the long prompts")
     parser.add_argument("--max-new-tokens", type=int, default=64)

@@ -53,8 +53,7 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None, gated: bool) -> Te
     rows, inputs = x.shape
     outputs = weight.shape[0] // 2 if gated else weight.shape[0]
     padded = max(16, triton.next_power_of_2(rows))
-    columns, block, parts, stages, ahead = _tile(inputs, weight.shape[0], padded, x.device)
-    parts = 1 if gated else parts
+    columns, block, parts, stages, ahead = _tile(inputs, weight.shape[0], padded, gated, x.device)
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
     if parts > 1:
         out = torch.empty((parts, rows, outputs), device=x.device, dtype=torch.float32)
@@ -85,7 +84,7 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None, gated: bool) -> Te
 
 
 def _tile(
-    inputs: int, outputs: int, rows: int, device: torch.device
+    inputs: int, outputs: int, rows: int, gated: bool, device: torch.device
 ) -> tuple[int, int, int, int, int]:
     """Choose a program's work; the fastest of some on an H200.
 
@@ -94,10 +93,14 @@ def _tile(
         of every output are brought near before the rows are there.
     """
     shallow = inputs <= 1024
-    if outputs >= _WIDE:
-        return (64, 64, 1, 3, 0) if shallow else (64, 128, 1, 4, 0)
+    if outputs >= _WIDE and shallow:
+        return 64, 64, 1, 3, 0
     if shallow:
         return 64, 64, 1, 9, inputs
+    if gated:
+        return 64, 128, 1, 4, 0
+    if outputs >= _WIDE:
+        return 128, 128, 1, 4, 0
     if outputs < 2048:
         return 16, 64, 3, 5, 512
     parts = min(8, max(1, processors(device) // triton.cdiv(outputs, 64)))

@@ -1,4 +1,4 @@
-"""The product of up to 8 rows with a small matrix: every warp multiplies a slice of the inputs.
+"""The product of some rows with a small matrix: every warp multiplies a slice of the inputs.
 
 A small product takes as long as its longest chain of loads and multiplications. So a program has
 few outputs, brings its weights into registers before the rows are there, and shares the inputs out
@@ -13,17 +13,23 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.processors import processors
 
-_MOST_ROWS = 8
+_ROWS = 8  # of a program
+_COLUMNS = 16  # outputs of a program
 _MOST_INPUTS = 2048
 _MOST_OUTPUTS = 8192  # beyond them the device is busy with larger programs
-_COLUMNS = 16  # outputs of a program
 
 
 def suits(rows: int, weight: Tensor) -> bool:
-    """Whether this is the kernel for so many rows and `weight` [out, in]."""
+    """Whether this is the kernel for so many rows and `weight` [out, in].
+
+    More rows than a program takes are worth it while most processors have one program at most.
+    """
     outputs, inputs = weight.shape
-    return rows <= _MOST_ROWS and inputs <= _MOST_INPUTS and outputs <= _MOST_OUTPUTS
+    programs = triton.cdiv(outputs, _COLUMNS) * triton.cdiv(rows, _ROWS)
+    fits = rows <= _ROWS or 8 * programs <= 7 * processors(weight.device)
+    return fits and inputs <= _MOST_INPUTS and outputs <= _MOST_OUTPUTS
 
 
 def sliced_rows(
@@ -32,7 +38,7 @@ def sliced_rows(
     """Multiply a few rows by a small matrix, accumulating in fp32.
 
     Args:
-        x: [T, in], contiguous, T at most 8, in at most 2048; fp16 or bf16.
+        x: [T, in], contiguous, in at most 2048; fp16 or bf16.
         weight: [out, in], contiguous, in the dtype of `x`.
         bias: [out].
         gated: the first half of the outputs are gates of the second half.
@@ -44,7 +50,7 @@ def sliced_rows(
     outputs = weight.shape[0] // 2 if gated else weight.shape[0]
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
     slices = 4 if inputs <= 1024 else 8
-    _sliced_rows[(triton.cdiv(outputs, _COLUMNS),)](
+    _sliced_rows[(triton.cdiv(outputs, _COLUMNS), triton.cdiv(rows, _ROWS))](
         x,
         weight,
         bias,
@@ -53,7 +59,7 @@ def sliced_rows(
         outputs,
         INPUTS=inputs,
         GATED=gated,
-        ROWS=_MOST_ROWS,
+        ROWS=_ROWS,
         COLUMNS=_COLUMNS,
         SLICES=slices,
         BLOCK=max(16, triton.next_power_of_2(triton.cdiv(inputs, slices))),
@@ -80,7 +86,7 @@ def _sliced_rows(
     OVERLAP: tl.constexpr,
 ):
     begin(OVERLAP)
-    row = tl.arange(0, ROWS)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     at = tl.arange(0, SLICES)[:, None, None] * BLOCK + tl.arange(0, BLOCK)[None, None, :]
     used, real = row < rows, column < outputs

@@ -2,8 +2,9 @@
 
 One program handles a block of query rows of one KV head of one sequence, over one part of its
 context, which all nodes see, or over the nodes of its tree, which see their ancestors (split KV, as
-in flash decoding); a second kernel joins the parts by their log-sum-exp. Lengths are read on the
-device, so the launch does not depend on them and can be captured in a graph.
+in flash decoding); a second kernel joins the parts by their log-sum-exp. Where there is work enough
+without parts, a program handles all of it. Lengths are read on the device, so the launch does not
+depend on them and can be captured in a graph.
 
 Source of the split: Dao et al., Flash-Decoding (2023). The tree mask per request is ours.
 """
@@ -57,10 +58,14 @@ def attend(
     block_rows, parts = _cut(rows, batch * kv_heads, slots.shape[1] // block_keys, q.device, half)
     row_blocks = triton.cdiv(rows, block_rows)
     out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
-    part = torch.empty((parts + 1, batch * nodes, heads, dim), device=q.device, dtype=torch.float32)
-    lse = torch.empty((parts + 1, batch * nodes, heads), device=q.device, dtype=torch.float32)
+    whole = parts == 1  # a program attends to the context and to the tree
+    part, lse = out, None
+    if not whole:
+        size = (parts + 1, batch * nodes, heads)
+        part = torch.empty((*size, dim), device=q.device, dtype=torch.float32)
+        lse = torch.empty(size, device=q.device, dtype=torch.float32)
     overlap = overlapped(q.device)
-    _attend_part[(row_blocks, parts + 1, batch * kv_heads)](
+    _attend_part[(row_blocks, 1 if whole else parts + 1, batch * kv_heads)](
         q,
         keys,
         values,
@@ -79,6 +84,7 @@ def attend(
         DIM=dim,
         BLOCK_DIM=max(16, triton.next_power_of_2(dim)),
         PARTS=parts,
+        WHOLE=whole,
         BLOCK_ROWS=block_rows,
         BLOCK_KEYS=block_keys,
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
@@ -86,18 +92,19 @@ def attend(
         num_stages=STAGES,
         **overlap,
     )
-    _join_parts[(batch * nodes * heads,)](
-        part,
-        lse,
-        out,
-        batch * nodes * heads,
-        DIM=dim,
-        BLOCK_DIM=triton.next_power_of_2(dim),
-        PARTS=parts + 1,
-        PADDED_PARTS=triton.next_power_of_2(parts + 1),
-        num_warps=1,
-        **overlap,
-    )
+    if not whole:
+        _join_parts[(batch * nodes * heads,)](
+            part,
+            lse,
+            out,
+            batch * nodes * heads,
+            DIM=dim,
+            BLOCK_DIM=triton.next_power_of_2(dim),
+            PARTS=parts + 1,
+            PADDED_PARTS=triton.next_power_of_2(parts + 1),
+            num_warps=1,
+            **overlap,
+        )
     return out
 
 
@@ -157,6 +164,7 @@ def _attend_part(
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     PARTS: tl.constexpr,
+    WHOLE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     EXACT: tl.constexpr,
@@ -194,7 +202,7 @@ def _attend_part(
             score, value = _score(q, key_ptr, value_ptr, at, inside[:, None] & real, scale, EXACT)
             score = tl.where(inside[None, :], score, float("-inf"))
             best, weight, mixed = _mix(best, weight, mixed, score, value, EXACT)
-    else:
+    if WHOLE or part == PARTS:
         for first in range(0, nodes, BLOCK_KEYS):
             other = first + tl.arange(0, BLOCK_KEYS)
             inside = other < nodes
@@ -208,8 +216,9 @@ def _attend_part(
     line = (part * flat_nodes + flat) * (KV_HEADS * GROUP) + head
     part_at = part_ptr + line[:, None] * DIM + dim[None, :]
     tl.store(part_at, mixed / safe[:, None], mask=used[:, None] & real)
-    lse = tl.where(weight == 0.0, float("-inf"), best + tl.log2(safe))
-    tl.store(lse_ptr + line, lse, mask=used)
+    if not WHOLE:
+        lse = tl.where(weight == 0.0, float("-inf"), best + tl.log2(safe))
+        tl.store(lse_ptr + line, lse, mask=used)
 
 
 @triton.jit
