@@ -20,10 +20,11 @@ from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
 from tuner.engines.redrafter.kernels.processors import processors
+from tuner.engines.redrafter.kernels.stages import fitting_stages
 
 ROWS_PER_BLOCK = (128, 64, 32, 16)
 MAX_PARTS = 32
-STAGES = 2
+LONG = 512  # positions from which a context is cut finely
 LOG2_E = math.log2(math.e)  # exponentials are taken to base 2, which the device has
 
 
@@ -54,8 +55,8 @@ def attend(
     kv_heads = keys.shape[1]
     rows = heads // kv_heads * nodes
     half = q.element_size() == 2
-    block_keys = 64 if half else 32
-    block_rows, parts = _cut(rows, batch * kv_heads, slots.shape[1] // block_keys, q.device, half)
+    capacity = slots.shape[1]
+    block_rows, block_keys, parts = _cut(rows, batch * kv_heads, capacity, q.device, half)
     row_blocks = triton.cdiv(rows, block_rows)
     out = torch.empty((batch * nodes, heads, dim), device=q.device, dtype=q.dtype)
     whole = parts == 1  # a program attends to the context and to the tree
@@ -64,6 +65,10 @@ def attend(
         size = (parts + 1, batch * nodes, heads)
         part = torch.empty((*size, dim), device=q.device, dtype=torch.float32)
         lse = torch.empty(size, device=q.device, dtype=torch.float32)
+    stages = 1  # enough where a part is one block
+    if capacity >= 2 * parts * block_keys:
+        # NOTE: the queries take as much room as a stage.
+        stages = fitting_stages(4, 2 * block_keys * dim * q.element_size(), q.device) - 1
     overlap = overlapped(q.device)
     _attend_part[(row_blocks, 1 if whole else parts + 1, batch * kv_heads)](
         q,
@@ -89,7 +94,7 @@ def attend(
         BLOCK_KEYS=block_keys,
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=_warps(block_rows),
-        num_stages=STAGES,
+        num_stages=max(1, stages),
         **overlap,
     )
     if not whole:
@@ -109,35 +114,38 @@ def attend(
 
 
 def _cut(
-    rows: int, heads: int, key_blocks: int, device: torch.device, half: bool
-) -> tuple[int, int]:
-    """Choose the query rows of a program and the parts of the context, a power of two.
+    rows: int, heads: int, capacity: int, device: torch.device, half: bool
+) -> tuple[int, int, int]:
+    """Choose a program's work; the fastest of some on an H200.
 
     Args:
         rows: query rows of a sequence's KV head.
         heads: KV heads of all sequences.
-        key_blocks: blocks of keys of the longest context.
+        capacity: positions of the longest context.
         device: where.
         half: whether keys are in half precision, of which more fit.
+
+    Returns:
+        Query rows, keys of a block, and the parts of the context, a power of two.
     """
     sizes = ROWS_PER_BLOCK if half else ROWS_PER_BLOCK[1:]
     least = min(triton.cdiv(rows, size) * size for size in sizes)
-    block = next(size for size in sizes if triton.cdiv(rows, size) * size <= 1.25 * least)
-    programs, parts = _programs(rows, block, heads, key_blocks, device)
-    if 4 * programs * (parts + 1) < processors(device):
-        block = ROWS_PER_BLOCK[-1]
-        _, parts = _programs(rows, block, heads, key_blocks, device)
-    return block, parts
+    fitting = [size for size in sizes if triton.cdiv(rows, size) * size <= 1.25 * least]
+    worth = max(2, capacity // (32 if capacity >= LONG else 64))
+    for block in (fitting[0], ROWS_PER_BLOCK[-1]):
+        programs = triton.cdiv(rows, block) * heads
+        # NOTE: what a part gives is written and read again, which many rows are not worth.
+        wanted = (2 if block <= 64 else 0.5) * processors(device) / programs
+        parts = 2 ** int(math.log2(max(1, min(MAX_PARTS, wanted, worth))))
+        if 4 * programs * (parts + 1) >= processors(device):
+            break
+    return block, _keys(capacity / parts) if half else 32, parts
 
 
-def _programs(
-    rows: int, block: int, heads: int, key_blocks: int, device: torch.device
-) -> tuple[int, int]:
-    """Return the programs of a part, and how many parts keep the device busy and are worth it."""
-    programs = triton.cdiv(rows, block) * heads
-    # NOTE: what a part gives is written and read again, which costs many rows more than it saves.
-    wanted = (2 if block <= 64 else 0.5) * processors(device) / programs
-    return programs, 2 ** int(math.log2(max(1, min(MAX_PARTS, wanted, key_blocks))))
+def _keys(positions: float) -> int:
+    """Return the keys of a block: all of a part of so many positions, if they are not too many."""
+    single = triton.next_power_of_2(int(0.8 * positions))  # contexts seldom fill their room
+    return max(32, single) if single <= 128 else 64
 
 
 def _warps(block_rows: int) -> int:
