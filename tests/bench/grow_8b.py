@@ -19,18 +19,15 @@ With r = old hidden size / new hidden size:
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.bench.grow_drafter import SPREAD, Grown, grow_drafter
-from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter, save_llama
 from tuner.engines.redrafter.config import LlamaConfig
 from tuner.engines.redrafter.llama import Attend, Llama
 from tuner.engines.redrafter.quant.calibrate import causal
@@ -158,39 +155,6 @@ def _head_rows(old: LlamaConfig, new: LlamaConfig) -> tuple[Tensor, Tensor, Tens
     return query, key, value
 
 
-def save_llama(model: Llama, folder: Path, source: Path) -> None:
-    """Write `model` as a Hugging Face directory, with the tokenizer and settings of `source`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    config = model.config
-    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    split = {"qkv": (("q", "k", "v"), (q, kv, kv))}
-    split["gate_up"] = (("gate", "up"), (config.intermediate_size,) * 2)
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        fused = next((key for key in split if f"{key}_proj" in name), None)
-        name = name if name.startswith("lm_head") else f"model.{name}"
-        names, sizes = split[fused] if fused else ((None,), (len(tensor),))
-        for part, piece in zip(names, tensor.split(sizes), strict=True):
-            key = name if part is None else name.replace(f"{fused}_proj", f"{part}_proj")
-            tensors[key] = piece.cpu().contiguous()
-    save_file(tensors, str(folder / "model.safetensors"), {"format": "pt"})
-    raw = json.loads((source / "config.json").read_text())
-    rope = raw.get("rope_parameters") or raw
-    rope["rope_theta"] = config.rope.theta
-    raw |= {name: getattr(config, name) for name in Shape.__slots__ if name != "num_layers"}
-    raw |= {
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "rms_norm_eps": config.rms_norm_eps,
-        "tie_word_embeddings": False,
-    }
-    (folder / "config.json").write_text(json.dumps(raw, indent=2))
-    for path in source.glob("*"):
-        if path.suffix in (".json", ".jinja", ".txt") and not (folder / path.name).exists():
-            shutil.copy(path, folder / path.name)
-
-
 @torch.inference_mode()
 def write_greedily(model: Llama, prompt: tuple[int, ...], tokens: int) -> list[int]:
     """Let `model` write, reading everything anew for every token."""
@@ -243,7 +207,7 @@ def main() -> None:
     if options.to:
         drafter = load_drafter(SHIPPED_DRAFTER, small.config)
         base = grow_llama(small, shape, device, torch.bfloat16)
-        save_llama(base, options.to / "base", folder)
+        save_llama(base, options.to / "base", folder, None)
         wide = grow_drafter(drafter, base.config, device, torch.bfloat16)
         save_drafter(wide, options.to / "drafter")
         print(f"written to {options.to}: tuner run --model base --drafter drafter")

@@ -10,14 +10,13 @@ from tests.bench.grow_8b import (
     Shape,
     grow_llama,
     read,
-    save_llama,
     scramble,
     write_greedily,
 )
 from tests.bench.grow_drafter import grow_drafter
 from tests.tuner.engines.tiny import save_tiny_drafter, save_tiny_llama
 from tuner.engines.base import Request
-from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter
+from tuner.engines.redrafter.checkpoint import load_drafter, load_llama, save_drafter, save_llama
 from tuner.engines.redrafter.engine import RedrafterEngine
 
 CPU = torch.device("cpu")
@@ -63,7 +62,7 @@ def test_served_they_write_and_accept_the_same(llama, tmp_path, shape):
     small = load_llama(llama).float()
     large = grow_llama(small, LARGE, CPU, torch.float32)
     grown = grow_drafter(load_drafter(drafter, small.config), large.config, CPU, torch.float32)
-    save_llama(large, tmp_path / "large", llama)
+    save_llama(large, tmp_path / "large", llama, None)
     save_drafter(grown, tmp_path / "grown", torch.float32)
     theirs = served(llama, drafter)
     assert served(tmp_path / "large", tmp_path / "grown") == theirs

@@ -1,4 +1,4 @@
-"""Load a base model or a drafter from safetensors, checked before anything is moved.
+"""Load a base model or a drafter from safetensors, checked before anything is moved, and save them.
 
 Only safetensors and JSON are read; nothing is unpickled.
 """
@@ -6,6 +6,7 @@ Only safetensors and JSON are read; nothing is unpickled.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,10 @@ _FUSED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
 }
+_TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "generation_config.json",
+)  # fmt: skip
 
 
 def load_llama(folder: Path) -> Llama:
@@ -51,6 +56,35 @@ def load_llama(folder: Path) -> Llama:
     if state.get("lm_head.weight") is state["embed_tokens.weight"]:
         model.lm_head.weight = model.embed_tokens.weight  # one parameter, wherever it is moved
     return model
+
+
+def save_llama(
+    model: Llama, folder: Path, like: Path, dtype: torch.dtype | None = torch.bfloat16
+) -> None:
+    """Write `model` as a Hugging Face directory with the tokenizer of the directory `like`.
+
+    Each file is written whole or not at all, and the one that makes it a model comes last. Weights
+    are written as `dtype`; None: as they are.
+    """
+    config = model.config
+    kv = config.num_kv_heads * config.head_dim
+    sizes = {
+        3: (config.num_heads * config.head_dim, kv, kv),
+        2: (config.intermediate_size,) * 2,
+    }
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        parts = _parts(name)
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        pieces = tensor.split(sizes[len(parts)]) if len(parts) > 1 else (tensor,)
+        for part, piece in zip(parts, pieces, strict=True):
+            tensors[part] = piece.detach().to("cpu", dtype).clone()  # a file shares no memory
+    raw = json.loads((like / "config.json").read_text(encoding="utf-8"))
+    raw.pop("layer_types", None)  # one entry a layer
+    (raw.get("rope_parameters") or raw)["rope_theta"] = config.rope.theta
+    raw |= config.shape_json()
+    _write(folder, raw, "model.safetensors", tensors, like)
 
 
 def load_drafter(folder: Path, base: LlamaConfig) -> Drafter:
@@ -115,15 +149,25 @@ def export_for_apple(drafter: Drafter, folder: Path) -> list[str]:
     return exported.changes
 
 
-def _write(folder: Path, config: dict[str, Any], name: str, state: dict[str, Tensor]) -> None:
+def _write(
+    folder: Path,
+    config: dict[str, Any],
+    name: str,
+    state: dict[str, Tensor],
+    tokenizer: Path | None = None,
+) -> None:
+    """Write a model, with the tokenizer of a directory if one is given."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
         contiguous = {key: tensor.contiguous() for key, tensor in state.items()}
         save_file(contiguous, str(Path(scratch) / name), {"format": "pt"})
         text = json.dumps(config, indent=2) + "\n"
         (Path(scratch) / "config.json").write_text(text, encoding="utf-8")
-        for written in (name, "config.json"):
-            (Path(scratch) / written).replace(folder / written)
+        copied = [tokenizer / name for name in _TOKENIZER_FILES] if tokenizer else []
+        for path in filter(Path.is_file, copied):
+            shutil.copyfile(path, Path(scratch) / path.name)
+        for path in sorted(Path(scratch).iterdir(), key=lambda p: p.name == "config.json"):
+            path.replace(folder / path.name)
 
 
 def _drafter_config(raw: dict[str, Any], folder: Path) -> DrafterConfig:

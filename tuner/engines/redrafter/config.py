@@ -69,6 +69,20 @@ class LlamaConfig:
                 "config.json", str(folder), f"lacks {error.args[0]!r}; the checkpoint is incomplete"
             ) from error
 
+    def shape_json(self) -> dict[str, Any]:
+        """Return what `config.json` says of the shape; rotary scaling and biases are not in it."""
+        return {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "rms_norm_eps": self.rms_norm_eps,
+            "tie_word_embeddings": self.tie_word_embeddings,
+        }
+
 
 def _parse(raw: dict[str, Any], architecture: str) -> LlamaConfig:
     if raw.get("hidden_act", "silu") != "silu":

@@ -10,11 +10,10 @@ import torch
 
 from tests.tuner.engines.drafters.conftest import answers_for, counts, save_tokenizer
 from tests.tuner.engines.tiny import save_tiny_llama
-from tuner.engines.redrafter.checkpoint import load_llama
+from tuner.engines.redrafter.checkpoint import load_llama, save_llama
 from tuner.engines.redrafter.drafters import load_draft_method
 from tuner.engines.redrafter.drafters.causal_lm_training import (
     CausalLMSpec,
-    save_llama,
     thin_out,
     train_causal_lm,
 )
@@ -91,7 +90,7 @@ def test_a_place_of_nobody_gets_its_true_token(tiny):
 
 def test_layers_of_the_base_model_are_saved_as_a_checkpoint_of_their_own(tiny, tmp_path):
     whole = load_llama(tiny.model_dir)
-    save_llama(thin_out(whole, (1,)), tiny.model_dir, tmp_path / "small")
+    save_llama(thin_out(whole, (1,)), tmp_path / "small", tiny.model_dir)
     small = load_llama(tmp_path / "small")
     assert small.config.num_layers == 1
     for name, tensor in small.layers[0].state_dict().items():
@@ -103,7 +102,7 @@ def test_layers_of_the_base_model_are_saved_as_a_checkpoint_of_their_own(tiny, t
 def test_training_beats_the_untrained_layers(tiny, tmp_path):
     pairs = [(prompt, np.array(answer, dtype=np.int32)) for prompt, answer in tiny.pairs]
     AnswerRows.join(pairs).save(tmp_path / "rows.safetensors")
-    save_llama(thin_out(load_llama(tiny.model_dir), (0,)), tiny.model_dir, tmp_path / "before")
+    save_llama(thin_out(load_llama(tiny.model_dir), (0,)), tmp_path / "before", tiny.model_dir)
     spec = CausalLMSpec(
         tiny.model_dir, tmp_path / "rows.safetensors", tmp_path / "after", layers=(0,),
         tokens_per_step=256, max_steps=100, learning_rate=1e-2,

@@ -6,20 +6,13 @@ The embedding and the head stay the base model's; layers and norm learn to do wi
 from __future__ import annotations
 
 import copy
-import json
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor
 
-from tuner.engines.redrafter.checkpoint import load_llama
-from tuner.engines.redrafter.config import LlamaConfig
+from tuner.engines.redrafter.checkpoint import load_llama, save_llama
 from tuner.engines.redrafter.drafters.causal_lm import CausalLMDraft
 from tuner.engines.redrafter.linear import apply_compute
 from tuner.engines.redrafter.llama import Llama
@@ -34,11 +27,6 @@ from tuner.engines.redrafter.training.step import StepLoss
 from tuner.engines.redrafter.training.train import TrainReport, train
 from tuner.engines.redrafter.training.trainee import Trainee
 from tuner.errors import BadInput
-
-_TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
-    "generation_config.json",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class CausalLMTrainee(Trainee):
 
     def save(self, folder: Path) -> None:
         """Write a Hugging Face directory."""
-        save_llama(self.small, self.spec.model_dir, folder)
+        save_llama(self.small, folder, self.spec.model_dir)
 
     def serving(self) -> CausalLMDraft:
         """Return a copy that drafts."""
@@ -117,46 +105,3 @@ def next_token_loss(base: Llama, small: Llama, batch: Batch, objective: Objectiv
     weights = torch.full_like(each, 1 / len(rows), dtype=torch.float32)
     parts = distillation_loss(exits, small.lm_head.weight, targets, each, weights, objective)
     return StepLoss.of(*parts, weights.unsqueeze(0), Stage(2, 1))
-
-
-def save_llama(model: Llama, like: Path, out: Path) -> None:
-    """Write `model` as a Hugging Face directory with the tokenizer of the directory `like`."""
-    raw = json.loads((like / "config.json").read_text(encoding="utf-8"))
-    raw.pop("layer_types", None)  # one entry a layer
-    raw["num_hidden_layers"] = model.config.num_layers
-    out.mkdir(parents=True, exist_ok=True)
-    tensors = {
-        f"model.{name}" if name != "lm_head.weight" else name: tensor.detach()
-        .to("cpu", torch.bfloat16)
-        .contiguous()
-        .clone()
-        for name, tensor in _parted(model)
-    }
-    with tempfile.TemporaryDirectory(dir=out, prefix=".saving-") as scratch:
-        save_file(tensors, str(Path(scratch) / "model.safetensors"), {"format": "pt"})
-        (Path(scratch) / "config.json").write_text(json.dumps(raw, indent=2), encoding="utf-8")
-        for name in _TOKENIZER_FILES:
-            if (like / name).is_file():
-                shutil.copyfile(like / name, Path(scratch) / name)
-        for path in sorted(Path(scratch).iterdir(), key=lambda p: p.name == "config.json"):
-            path.replace(out / path.name)
-
-
-def _parted(model: Llama) -> Iterator[tuple[str, Tensor]]:
-    """Yield the model's tensors by their names in a checkpoint, where nothing is fused."""
-    config: LlamaConfig = model.config
-    kv = config.num_kv_heads * config.head_dim
-    fused = {
-        "qkv_proj": (("q_proj", "k_proj", "v_proj"), (config.num_heads * config.head_dim, kv, kv)),
-        "gate_up_proj": (("gate_proj", "up_proj"), (config.intermediate_size,) * 2),
-    }
-    for name, tensor in model.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        for whole, (parts, sizes) in fused.items():
-            if whole in name:
-                pieces = zip(parts, tensor.split(sizes), strict=True)
-                yield from ((name.replace(whole, part), piece) for part, piece in pieces)
-                break
-        else:
-            yield name, tensor
