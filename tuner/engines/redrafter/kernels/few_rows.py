@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
 from tuner.engines.redrafter.kernels.processors import processors
+from tuner.engines.redrafter.kernels.silu_mul import silu_gate
 from tuner.engines.redrafter.kernels.stages import fitting_stages
 
 _WIDE = 16_384  # outputs that keep the device busy without cutting the inputs
@@ -162,10 +163,7 @@ def _few_rows(
             bias = tl.load(bias_ptr + outputs + column, mask=once, other=0.0)
             up += bias.to(tl.float32)[:, None]
     if GATED:
-        # NOTE: both are rounded as they are when the product is written out and read again.
-        kind = out_ptr.dtype.element_ty
-        gate = total.to(kind).to(tl.float32)
-        total = gate / (1 + tl.exp(-gate)) * up.to(kind).to(tl.float32)
+        total = silu_gate(total, up, out_ptr.dtype.element_ty)
     out_at = out_ptr + (part * rows + row).to(tl.int64)[None, :] * outputs + column[:, None]
     tl.store(out_at, total, mask=used[None, :] & real[:, None])
 

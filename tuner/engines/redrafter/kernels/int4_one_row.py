@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, fetch, overlapped, wait
+from tuner.engines.redrafter.kernels.silu_mul import silu_gate
 
 
 def one_row(
@@ -256,9 +257,7 @@ def _one_row(
         if bias_ptr is not None:
             out += tl.load(bias_ptr + row).to(tl.float32)
         if GATED:
-            # NOTE: both are rounded as they are when the product is written out and read again.
-            rounded = out.to(out_ptr.dtype.element_ty).to(tl.float32)
-            gate, up = tl.split(tl.trans(tl.reshape(rounded, (2, each))))
-            out = gate / (1 + tl.exp(-gate)) * up
+            gate, up = tl.split(tl.trans(tl.reshape(out, (2, each))))
+            out = silu_gate(gate, up, out_ptr.dtype.element_ty)
         column = tile * each + tl.arange(0, each)
         tl.store(out_ptr + column, out, mask=column < outputs)

@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
+from tuner.engines.redrafter.kernels.silu_mul import silu_gate
 
 
 def one_row(
@@ -117,12 +118,9 @@ def _one_row(
     real = row < outputs
     out = _product(x_ptr, weight_ptr, bias_ptr, scale_ptr, row, real, INPUTS, ROWS, BLOCK, OVERLAP)
     if GATED:
-        # NOTE: both are rounded as they are when the product is written out and read again.
-        kind = out_ptr.dtype.element_ty
-        gate = out.to(kind).to(tl.float32)
         more = row + outputs
         up = _product(
             x_ptr, weight_ptr, bias_ptr, scale_ptr, more, real, INPUTS, ROWS, BLOCK, False
         )
-        out = gate / (1 + tl.exp(-gate)) * up.to(kind).to(tl.float32)
+        out = silu_gate(out, up, out_ptr.dtype.element_ty)
     tl.store(out_ptr + row, out, mask=real)

@@ -24,12 +24,19 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 
 @triton.jit
+def silu_gate(gate, up, KIND: tl.constexpr) -> tl.tensor:
+    """Return silu(gate) * up of fp32 sums, rounded to KIND as where they are written in between."""
+    gate = gate.to(KIND).to(tl.float32)
+    return gate / (1 + tl.exp(-gate)) * up.to(KIND).to(tl.float32)
+
+
+@triton.jit
 def _silu_mul(gate_up_ptr, out_ptr, size, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
     begin(OVERLAP)
     wait(OVERLAP)
     token = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     real = at < size
-    gate = tl.load(gate_up_ptr + token * 2 * size + at, mask=real, other=0.0).to(tl.float32)
-    up = tl.load(gate_up_ptr + token * 2 * size + size + at, mask=real, other=0.0).to(tl.float32)
-    tl.store(out_ptr + token * size + at, gate / (1 + tl.exp(-gate)) * up, mask=real)
+    gate = tl.load(gate_up_ptr + token * 2 * size + at, mask=real, other=0.0)
+    up = tl.load(gate_up_ptr + token * 2 * size + size + at, mask=real, other=0.0)
+    tl.store(out_ptr + token * size + at, silu_gate(gate, up, gate.dtype), mask=real)

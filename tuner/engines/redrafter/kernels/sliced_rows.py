@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
 from tuner.engines.redrafter.kernels.processors import processors
+from tuner.engines.redrafter.kernels.silu_mul import silu_gate
 
 _ROWS = 8  # of a program
 _COLUMNS = 16  # outputs of a program
@@ -107,9 +108,6 @@ def _sliced_rows(
         if bias_ptr is not None:
             bias = tl.load(bias_ptr + outputs + column, mask=real, other=0.0)
             up += bias.to(tl.float32)[:, None]
-        # NOTE: both are rounded as they are when the product is written out and read again.
-        kind = out_ptr.dtype.element_ty
-        gate = total.to(kind).to(tl.float32)
-        total = gate / (1 + tl.exp(-gate)) * up.to(kind).to(tl.float32)
+        total = silu_gate(total, up, out_ptr.dtype.element_ty)
     out_at = out_ptr + row[None, :] * outputs + column[:, None]
     tl.store(out_at, total, mask=used[None, :] & real[:, None])
