@@ -61,7 +61,7 @@ class Linear(nn.Linear):
         flat = x.reshape(rows, -1).contiguous()
         if rows == 1 and not (half and self._is_wide_and_shallow):
             return one_row(flat, self.weight, self.bias, gated=gated)
-        multiply = sliced_rows if suits(rows, self.weight) else few_rows
+        multiply = sliced_rows if suits(rows, self.weight, gated) else few_rows
         return multiply(flat, self.weight, self.bias, gated)
 
     @property

@@ -15,6 +15,7 @@ from torch import Tensor
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
 from tuner.engines.redrafter.kernels.processors import processors
 from tuner.engines.redrafter.kernels.silu_mul import silu_gate
+from tuner.engines.redrafter.kernels.stages import fits
 
 _ROWS = 8  # of a program
 _COLUMNS = 16  # outputs of a program
@@ -22,15 +23,25 @@ _MOST_INPUTS = 2048
 _MOST_OUTPUTS = 8192  # beyond them the device is busy with larger programs
 
 
-def suits(rows: int, weight: Tensor) -> bool:
+def suits(rows: int, weight: Tensor, gated: bool = False) -> bool:
     """Whether this is the kernel for so many rows and `weight` [out, in].
 
     More rows than a program takes are worth it while most processors have one program at most.
     """
     outputs, inputs = weight.shape
+    if inputs > _MOST_INPUTS or outputs > _MOST_OUTPUTS:
+        return False
+    slices, block = _cut(inputs)
+    held = slices * block * (_COLUMNS * (1 + gated) + _ROWS) * weight.element_size()
     programs = triton.cdiv(outputs, _COLUMNS) * triton.cdiv(rows, _ROWS)
-    fits = rows <= _ROWS or 8 * programs <= 7 * processors(weight.device)
-    return fits and inputs <= _MOST_INPUTS and outputs <= _MOST_OUTPUTS
+    few = rows <= _ROWS or 8 * programs <= 7 * processors(weight.device)
+    return few and fits(held, weight.device)
+
+
+def _cut(inputs: int) -> tuple[int, int]:
+    """Return the slices of the inputs, each for a warp, and the inputs of a slice."""
+    slices = 4 if inputs <= 1024 else 8
+    return slices, max(16, triton.next_power_of_2(triton.cdiv(inputs, slices)))
 
 
 def sliced_rows(
@@ -50,7 +61,7 @@ def sliced_rows(
     rows, inputs = x.shape
     outputs = weight.shape[0] // 2 if gated else weight.shape[0]
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
-    slices = 4 if inputs <= 1024 else 8
+    slices, block = _cut(inputs)
     _sliced_rows[(triton.cdiv(outputs, _COLUMNS), triton.cdiv(rows, _ROWS))](
         x,
         weight,
@@ -63,7 +74,7 @@ def sliced_rows(
         ROWS=_ROWS,
         COLUMNS=_COLUMNS,
         SLICES=slices,
-        BLOCK=max(16, triton.next_power_of_2(triton.cdiv(inputs, slices))),
+        BLOCK=block,
         num_warps=slices,
         **overlapped(x.device),
     )
