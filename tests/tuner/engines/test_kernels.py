@@ -269,12 +269,12 @@ def check_product(multiply, x, weight, bias, exact):
     [(576, 45), (1000, 130), (96, 20_000), (2000, 100), (1536, 2100), (1200, 17_000)],
 )
 def test_few_rows(rows, inputs, outputs):
-    from tuner.engines.redrafter.kernels.few_rows import few_rows, few_rows_summands
+    from tuner.engines.redrafter.kernels.few_rows import few_rows
 
     x, weight, bias, exact = half_product(rows, inputs, outputs)
     check_product(few_rows, x, weight, bias, exact)
     if outputs in (100, 2100):
-        parts = few_rows_summands(x, weight, bias)
+        parts = few_rows(x, weight, bias, joined=False)
         assert parts.shape[0] > 1
         assert parts.dtype == torch.float32
         want = (exact + bias.double()).float()

@@ -29,7 +29,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., out]."""
-        out = self._few(x, gated=False)
+        out = self._few(x)
         return super().forward(x) if out is None else out.view(*x.shape[:-1], -1)
 
     def gated(self, x: Tensor) -> Tensor | None:
@@ -38,18 +38,11 @@ class Linear(nn.Linear):
 
     def summands(self, x: Tensor) -> Tensor:
         """Map [T, in] to [T, out], or to what is to be added up to it: [parts, T, out] in fp32."""
-        rows = _rows(x)
-        if not 1 < rows <= MOST_ROWS or x.dtype not in HALVES or self._is_watched:
-            return self(x)
-        from tuner.engines.redrafter.kernels.few_rows import few_rows_summands
-        from tuner.engines.redrafter.kernels.sliced_rows import suits
+        out = None if self._is_watched else self._few(x, joined=False)
+        return self(x) if out is None else out
 
-        if suits(rows, self.weight):
-            return self(x)
-        return few_rows_summands(x.contiguous(), self.weight, self.bias)
-
-    def _few(self, x: Tensor, gated: bool) -> Tensor | None:
-        """Multiply by the kernel for so many rows, [rows, outputs]; None: there is none."""
+    def _few(self, x: Tensor, gated: bool = False, joined: bool = True) -> Tensor | None:
+        """Multiply by the kernel for so many rows, where there is one: [rows, out] or parts."""
         rows = _rows(x)
         half = x.dtype in HALVES
         if not 0 < rows <= MOST_ROWS or (rows > 1 and not half):
@@ -61,8 +54,9 @@ class Linear(nn.Linear):
         flat = x.reshape(rows, -1).contiguous()
         if rows == 1 and not (half and self._is_wide_and_shallow):
             return one_row(flat, self.weight, self.bias, gated=gated)
-        multiply = sliced_rows if suits(rows, self.weight, gated) else few_rows
-        return multiply(flat, self.weight, self.bias, gated)
+        if suits(rows, self.weight, gated):
+            return sliced_rows(flat, self.weight, self.bias, gated)
+        return few_rows(flat, self.weight, self.bias, gated, joined)
 
     @property
     def _is_watched(self) -> bool:

@@ -24,6 +24,7 @@ from tuner.engines.redrafter.dense import (
 )
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
+TAP_EPS = torch.finfo(torch.float32).eps  # torch's own where none is given
 PlainAttend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [T, heads, dim], k [T, kv_heads, dim], v) -> [T, heads, dim]; q and k are rotated."""
 
@@ -63,21 +64,18 @@ class RMSNorm(nn.Module):
 
     def after(self, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Return x + delta and its norm; delta is [T, size], or `summands` of it."""
-        if takes_kernels(x):
-            from tuner.engines.redrafter.kernels.add_norm import add_norm
-
-            return add_norm(x, delta, self.weight, self.eps)
-        x = x + delta
-        return x, self(x)
+        return _sum_and_norm(x, delta, self.weight, self.eps)
 
 
-def _norm_of_sum(x: Tensor, delta: Tensor) -> Tensor:
-    """Return x + delta, as in `RMSNorm.after`, normed without weights."""
+def _sum_and_norm(
+    x: Tensor, delta: Tensor, weight: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
     if takes_kernels(x):
         from tuner.engines.redrafter.kernels.add_norm import add_norm
 
-        return add_norm(x, delta, None, torch.finfo(torch.float32).eps)[1]
-    return F.rms_norm(x + delta, x.shape[-1:])
+        return add_norm(x, delta, weight, eps)
+    x = x + delta
+    return x, F.rms_norm(x, x.shape[-1:], weight, eps)
 
 
 class Attention(nn.Module):
@@ -198,7 +196,7 @@ class Llama(nn.Module):
         for index, layer in enumerate(self.layers):
             x, delta = layer(x, delta, index, cos, sin, attend)
             if index + 1 in context_layers:
-                tapped.append(_norm_of_sum(x, delta))
+                tapped.append(_sum_and_norm(x, delta, None, TAP_EPS)[1])
         _, hidden = self.norm.after(x, delta)
         return hidden, torch.cat((*tapped, hidden), dim=-1) if tapped else hidden
 

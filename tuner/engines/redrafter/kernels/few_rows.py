@@ -22,7 +22,13 @@ _WIDE = 16_384  # outputs that keep the device busy without cutting the inputs
 _JOINED = 1024  # outputs of a program that joins the parts
 
 
-def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None, gated: bool = False) -> Tensor:
+def few_rows(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    gated: bool = False,
+    joined: bool = True,
+) -> Tensor:
     """Multiply a few rows by a matrix, accumulating in fp32.
 
     Args:
@@ -30,12 +36,14 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None, gated: bool 
         weight: [out, in], contiguous, in the dtype of `x`.
         bias: [out].
         gated: the first half of the outputs are gates of the second half.
+        joined: add the parts up.
 
     Returns:
-        [T, out] in the dtype of `x`; gated, silu(first half) * second half, [T, out / 2].
+        [T, out] in the dtype of `x`; gated, silu(first half) * second half, [T, out / 2]. Not
+        joined, where the inputs are cut: what is to be added up to it, [parts, T, out] in fp32.
     """
     parts = _multiply(x, weight, bias, gated)
-    if parts.dim() == 2:
+    if parts.dim() == 2 or not joined:
         return parts
     count, rows, outputs = parts.shape
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
@@ -43,11 +51,6 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None, gated: bool 
         parts, out, outputs, PARTS=count, BLOCK=_JOINED, num_warps=4, **overlapped(x.device)
     )
     return out
-
-
-def few_rows_summands(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """As `few_rows`, or what is to be added up to it: [parts, T, out] in fp32."""
-    return _multiply(x, weight, bias, gated=False)
 
 
 def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None, gated: bool) -> Tensor:
@@ -110,6 +113,14 @@ def _tile(
 
 
 @triton.jit
+def add_bias(total, bias_ptr, column, real) -> tl.tensor:
+    """Add the bias of outputs `column` [C], if there is any, to their sums [C, T]."""
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=real, other=0.0).to(tl.float32)[:, None]
+    return total
+
+
+@triton.jit
 def _few_rows(
     x_ptr,
     weight_ptr,
@@ -156,13 +167,10 @@ def _few_rows(
         if GATED:
             weight = tl.load(up_at + first, mask=real[:, None] & inside, other=0.0)
             up = tl.dot(weight, x, up)
-    if bias_ptr is not None:
-        once = real & (part == 0)
-        total += tl.load(bias_ptr + column, mask=once, other=0.0).to(tl.float32)[:, None]
-        if GATED:
-            bias = tl.load(bias_ptr + outputs + column, mask=once, other=0.0)
-            up += bias.to(tl.float32)[:, None]
+    once = real & (part == 0)
+    total = add_bias(total, bias_ptr, column, once)
     if GATED:
+        up = add_bias(up, bias_ptr, outputs + column, once)
         total = silu_gate(total, up, out_ptr.dtype.element_ty)
     out_at = out_ptr + (part * rows + row).to(tl.int64)[None, :] * outputs + column[:, None]
     tl.store(out_at, total, mask=used[None, :] & real[:, None])

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.engines.redrafter.kernels.few_rows import add_bias
 from tuner.engines.redrafter.kernels.overlap import begin, overlapped, wait
 from tuner.engines.redrafter.kernels.processors import processors
 from tuner.engines.redrafter.kernels.silu_mul import silu_gate
@@ -111,14 +112,9 @@ def _sliced_rows(
     x_at = x_ptr + row[None, :, None] * INPUTS + at
     x = tl.load(x_at, mask=used[None, :, None] & (at < INPUTS), other=0.0)
     x = tl.trans(x, 0, 2, 1)
-    total = tl.sum(tl.dot(weight, x), 0)
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=real, other=0.0).to(tl.float32)[:, None]
+    total = add_bias(tl.sum(tl.dot(weight, x), 0), bias_ptr, column, real)
     if GATED:
-        up = tl.sum(tl.dot(up_weight, x), 0)
-        if bias_ptr is not None:
-            bias = tl.load(bias_ptr + outputs + column, mask=real, other=0.0)
-            up += bias.to(tl.float32)[:, None]
+        up = add_bias(tl.sum(tl.dot(up_weight, x), 0), bias_ptr, outputs + column, real)
         total = silu_gate(total, up, out_ptr.dtype.element_ty)
     out_at = out_ptr + row[None, :] * outputs + column[:, None]
     tl.store(out_at, total, mask=used[None, :] & real[:, None])

@@ -29,12 +29,7 @@ LOG2_E = math.log2(math.e)  # exponentials are taken to base 2, which the device
 
 
 def attend(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    slots: Tensor,
-    kv_len: Tensor,
-    sees: Tensor,
+    q: Tensor, keys: Tensor, values: Tensor, slots: Tensor, kv_len: Tensor, sees: Tensor
 ) -> Tensor:
     """Attend from the nodes of B trees to their contexts and ancestors.
 
@@ -68,7 +63,8 @@ def attend(
     stages = 1  # enough where a part is one block
     if capacity >= 2 * parts * block_keys:
         # NOTE: the queries take as much room as a stage.
-        stages = fitting_stages(4, 2 * block_keys * dim * q.element_size(), q.device) - 1
+        pair = 2 * block_keys * dim * q.element_size()
+        stages = max(1, fitting_stages(4, pair, q.device) - 1)
     overlap = overlapped(q.device)
     _attend_part[(row_blocks, 1 if whole else parts + 1, batch * kv_heads)](
         q,
@@ -94,7 +90,7 @@ def attend(
         BLOCK_KEYS=block_keys,
         EXACT="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=_warps(block_rows),
-        num_stages=max(1, stages),
+        num_stages=stages,
         **overlap,
     )
     if not whole:
