@@ -8,11 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tuner.engines.redrafter.kernels import int4_few_rows
+from tuner.engines.redrafter.kernels.compiled import compile_for
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.int4 import Int4Linear, TritonInt4Linear, pack, unpack
 from tuner.engines.redrafter.quant.int8 import Int8Linear
 from tuner.engines.redrafter.quant.kernels import fast_linear, held_bytes
+from tuner.errors import EngineFailure
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -124,6 +127,63 @@ def test_several_rows(rows, outputs, inputs, tile):
         close(got, *exact_product(linear, x))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [2, 8, 9, 17, 24])
+@pytest.mark.parametrize(
+    ("outputs", "inputs"),
+    [(80, 4096), (40, 576), (24, 192), (4232, 1024), (2 * 4096, 14336)],
+)
+def test_a_few_rows(rows, outputs, inputs):
+    linear = layer(outputs, inputs, bias=rows != 9)
+    x = torch.randn(rows, inputs, device=DEVICE)
+    x[:, 7] = 300.0
+    x = x.bfloat16()
+    exact = exact_product(linear, x)
+    close(int4_few_rows.int4_few_rows(x, *in_order(linear), linear.bias), *exact)
+    parts = int4_few_rows.int4_few_rows(x, *in_order(linear), linear.bias, joined=False)
+    assert inputs < 14336 or parts.shape == (4, rows, outputs)
+    close((parts.sum(0) if parts.dim() == 3 else parts).bfloat16(), *exact)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [2, 13, 23])
+@pytest.mark.parametrize(("outputs", "inputs"), [(40, 512), (26, 576), (6144, 4096)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_few_rows_gated(rows, outputs, inputs, dtype):
+    linear = layer(outputs, inputs, bias=True)
+    linear.bias = linear.bias.to(dtype)
+    x = torch.randn(rows, inputs, device=DEVICE).bfloat16()
+    got = int4_few_rows.int4_few_rows(x, *in_order(linear), linear.bias, gated=True).float()
+    gate, up = exact_product(linear, x)[0].chunk(2, -1)
+    want = F.silu(gate) * up
+    assert float((got - want).norm() / want.norm()) < 0.01
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize(("eights", "group", "groups"), [(1, 128, 2), (2, 64, 8), (3, 128, 2)])
+def test_the_kernel_for_a_few_rows_compiles(architecture, eights, group, groups):
+    tile = {"EIGHTS": eights, "GROUP": group, "GROUPS": groups, "STAGES": 3}
+    kind = {"GATED": eights % 2, "PARTS": 2 - eights % 2, "BIAS": 2}
+    code = compile_for(architecture, "int4_few_rows", **tile, **kind)
+    assert code.startswith(b"\x7fELF")
+
+
+def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
+    with pytest.raises(EngineFailure, match=r"(?s)int4_few_rows\.cu .* sm_90: .*GROUPS"):
+        compile_for("sm_90", "int4_few_rows", EIGHTS=1)
+
+
+def test_where_a_few_rows_have_their_kernel(monkeypatch):
+    monkeypatch.setattr(int4_few_rows, "_can_be_had", lambda device: device.index == 0)
+    card, other = torch.device("cuda:0"), torch.device("cuda:1")
+    assert int4_few_rows.suits(2, 128, card)
+    assert int4_few_rows.suits(24, 64, card)
+    assert not int4_few_rows.suits(25, 64, card), "too many rows"
+    assert not int4_few_rows.suits(2, 256, card), "groups of another size"
+    assert not int4_few_rows.suits(2, 128, other), "cannot be had there"
+    assert not int4_few_rows.suits(2, 128, torch.device("cpu"))
+
+
 @needs_triton
 def test_codes_at_their_ends_are_exact():
     from tuner.engines.redrafter.kernels.int4_one_row import one_row
@@ -138,6 +198,8 @@ def test_codes_at_their_ends_are_exact():
     want = torch.full((2, 16), 15.0 * 128, device=DEVICE, dtype=torch.bfloat16)
     assert torch.equal(one_row(x[:1], *in_order(linear)), want[:1])
     assert torch.equal(multiply(x, *in_order(linear), locks), want)
+    if not INTERPRETED:
+        assert torch.equal(int4_few_rows.int4_few_rows(x, *in_order(linear)), want)
 
 
 @needs_triton
@@ -152,7 +214,7 @@ def test_widened(outputs, inputs):
 
 @needs_triton
 @torch.inference_mode()
-@pytest.mark.parametrize("rows", [1, 5, 130, 260])
+@pytest.mark.parametrize("rows", [1, 5, 30, 130, 260])
 def test_a_layer_gives_the_same_at_every_number_of_rows(rows, monkeypatch):
     monkeypatch.setattr("tuner.engines.redrafter.quant.int4._WIDENED_AT_ONCE", 64 * 512)
     linear = layer(80, 512, bias=True)

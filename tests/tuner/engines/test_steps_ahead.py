@@ -128,6 +128,7 @@ def test_a_loop_that_was_left_serves_again(tiny_llama, tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 def test_nothing_in_a_step_waits_for_the_device(monkeypatch):
     engine = RedrafterEngine()
     engine.prepare(TrialConfig(device="cuda", beam_width=4, draft_len=4, batch_size=2), 200)

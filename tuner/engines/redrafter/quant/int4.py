@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tuner.engines.redrafter.dense import is_single_row
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant.layer import DeviceOnly, QuantizedLinear
 from tuner.errors import BadInput
@@ -65,7 +64,7 @@ class Int4Linear(QuantizedLinear):
 class TritonInt4Linear(DeviceOnly):
     """Our own INT4 products, from one copy of the weights. CUDA only, bf16 in and out."""
 
-    kernel = "Triton, bf16 activations"
+    kernel = "our own, bf16 activations"
     codes: Tensor
     scale_and_zero: Tensor
     locks: Tensor
@@ -90,25 +89,36 @@ class TritonInt4Linear(DeviceOnly):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., out]."""
-        from tuner.engines.redrafter.kernels import int4_one_row, int4_rows
-
         rows = x.flatten(0, -2).contiguous()
-        weights = self.codes, self.scale_and_zero
-        if rows.shape[0] == 1:
-            out = int4_one_row.one_row(rows, *weights, self.bias)
-        elif rows.shape[0] <= _SOME_ROWS:
-            out = int4_rows.multiply(rows, *weights, self.locks, self.bias)
-        else:
+        out = self._few(rows)
+        if out is None and rows.shape[0] <= _SOME_ROWS:
+            from tuner.engines.redrafter.kernels.int4_rows import multiply
+
+            out = multiply(rows, self.codes, self.scale_and_zero, self.locks, self.bias)
+        if out is None:
             out = self._through_bf16(rows)
         return out.view(*x.shape[:-1], -1)
 
     def gated(self, x: Tensor) -> Tensor | None:
-        """Return silu(first half) * second half of the outputs of one row; None: there are more."""
-        if not is_single_row(x):
-            return None
+        """Return silu(first half) * second half of the outputs; None: there are many rows."""
+        return self._few(x.flatten(0, -2).contiguous(), gated=True)
+
+    def summands(self, x: Tensor) -> Tensor:
+        """Map [T, in] to [T, out], or to what is to be added up to it: [parts, T, out] in fp32."""
+        out = self._few(x.contiguous(), joined=False)
+        return self(x) if out is None else out
+
+    def _few(self, x: Tensor, gated: bool = False, joined: bool = True) -> Tensor | None:
+        """Multiply by the kernel for one row or a few, where there is one: [T, out] or parts."""
+        from tuner.engines.redrafter.kernels.int4_few_rows import int4_few_rows, suits
         from tuner.engines.redrafter.kernels.int4_one_row import one_row
 
-        return one_row(x, self.codes, self.scale_and_zero, self.bias, gated=True)
+        weights = self.codes, self.scale_and_zero, self.bias
+        if x.shape[0] == 1:
+            return one_row(x, *weights, gated=gated)
+        if suits(x.shape[0], x.shape[1] // self.scale_and_zero.shape[1], x.device):
+            return int4_few_rows(x, *weights, gated, joined)
+        return None
 
     def _through_bf16(self, rows: Tensor) -> Tensor:
         """Widen a part of the outputs at a time, so that little memory is taken."""
