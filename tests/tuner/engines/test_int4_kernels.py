@@ -12,7 +12,7 @@ from tuner.engines.redrafter.kernels import int4_few_rows
 from tuner.engines.redrafter.kernels.compiled import compile_for
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant import humming
-from tuner.engines.redrafter.quant.int4 import Int4Linear, TritonInt4Linear, pack, unpack
+from tuner.engines.redrafter.quant.int4 import Int4Linear, OwnInt4Linear, pack, unpack
 from tuner.engines.redrafter.quant.int8 import Int8Linear
 from tuner.engines.redrafter.quant.kernels import fast_linear, held_bytes
 from tuner.errors import EngineFailure
@@ -173,6 +173,16 @@ def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
         compile_for("sm_90", "int4_few_rows", EIGHTS=1)
 
 
+def test_a_card_that_it_cannot_be_compiled_for_is_left_to_triton(monkeypatch, caplog):
+    def fail(device, **constants):
+        raise EngineFailure("int4_few_rows.cu cannot be compiled for sm_999")
+
+    monkeypatch.setattr(int4_few_rows, "_kernel", fail)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (99, 9))
+    assert not int4_few_rows._can_be_had.__wrapped__(torch.device("cuda:0"))
+    assert "sm_999; Triton multiplies a few rows by INT4 weights instead" in caplog.text
+
+
 def test_where_a_few_rows_have_their_kernel(monkeypatch):
     monkeypatch.setattr(int4_few_rows, "_can_be_had", lambda device: device.index == 0)
     card, other = torch.device("cuda:0"), torch.device("cuda:1")
@@ -219,14 +229,14 @@ def test_a_layer_gives_the_same_at_every_number_of_rows(rows, monkeypatch):
     monkeypatch.setattr("tuner.engines.redrafter.quant.int4._WIDENED_AT_ONCE", 64 * 512)
     linear = layer(80, 512, bias=True)
     x = torch.randn(rows, 512, device=DEVICE).bfloat16()
-    got = TritonInt4Linear(linear)(x.unsqueeze(0))
+    got = OwnInt4Linear(linear)(x.unsqueeze(0))
     exact = exact_product(linear, x)[0]
     assert got.shape == (1, rows, 80)
     assert float((got[0].float() - exact).norm() / exact.norm()) < 0.01
 
 
 def test_groups_and_inputs_that_the_kernels_do_not_take():
-    taken = TritonInt4Linear.multiplies
+    taken = OwnInt4Linear.multiplies
     assert taken(Int4Linear.from_float(torch.zeros(8, 576)))
     assert not taken(Int4Linear.from_float(torch.zeros(8, 96))), "groups of 32"
     assert not taken(Int4Linear.from_float(torch.zeros(1, 1 << 16))), "65,536 inputs"
@@ -236,6 +246,6 @@ def test_groups_and_inputs_that_the_kernels_do_not_take():
 def test_int4_goes_through_our_kernels_before_others(monkeypatch):
     monkeypatch.setattr(humming, "multiplies", lambda linear: True)
     linear = Int4Linear.from_float(torch.zeros(64, 576)).to("meta")
-    assert isinstance(fast_linear(linear), TritonInt4Linear)
+    assert isinstance(fast_linear(linear), OwnInt4Linear)
     weights, groups, locks = 64 * 576 // 2, 64 * 9 * 4, 2 * 4
     assert held_bytes(linear, torch.device("cuda")) == weights + groups + locks

@@ -1,1 +1,4 @@
-"""Kernels in Triton, for CUDA. Each is held to plain torch by a test, in the interpreter too."""
+"""Kernels for CUDA, in Triton where it can say them, else in CUDA C++.
+
+Each is held to plain torch by a test; those in Triton in its interpreter too.
+"""

@@ -61,7 +61,7 @@ class Int4Linear(QuantizedLinear):
         return self.add_bias(F.linear(x, self.dequantized().to(x.dtype)))
 
 
-class TritonInt4Linear(DeviceOnly):
+class OwnInt4Linear(DeviceOnly):
     """Our own INT4 products, from one copy of the weights. CUDA only, bf16 in and out."""
 
     kernel = "our own, bf16 activations"

@@ -17,7 +17,7 @@ from torch import nn
 
 from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.fp8 import Fp8Linear, ScaledMmLinear, TritonFp8Linear
-from tuner.engines.redrafter.quant.int4 import Int4Linear, TinygemmLinear, TritonInt4Linear
+from tuner.engines.redrafter.quant.int4 import Int4Linear, OwnInt4Linear, TinygemmLinear
 from tuner.engines.redrafter.quant.int8 import Int8Linear, IntMmLinear
 from tuner.engines.redrafter.quant.layer import QuantizedLinear
 from tuner.errors import EngineFailure
@@ -77,14 +77,14 @@ def _goes_through_humming(linear: QuantizedLinear) -> bool:
 
 
 def _has_own_kernels(linear: QuantizedLinear) -> bool:
-    return isinstance(linear, Fp8Linear) or TritonInt4Linear.multiplies(linear)
+    return isinstance(linear, Fp8Linear) or OwnInt4Linear.multiplies(linear)
 
 
 def _without_humming(linear: QuantizedLinear) -> nn.Module:
     if not _has_own_kernels(linear):
         return _torch_linear(linear)
     if isinstance(linear, Int4Linear):
-        return TritonInt4Linear(linear)
+        return OwnInt4Linear(linear)
     assert isinstance(linear, Fp8Linear)
     return TritonFp8Linear(linear)
 
