@@ -21,7 +21,7 @@ from tuner.engines.redrafter.drafters.look_back import (
     LookBackConfig,
     save_local_attention,
 )
-from tuner.engines.redrafter.engine import RedrafterEngine
+from tuner.engines.redrafter.engine import SHIPPED_DRAFTER, RedrafterEngine
 from tuner.engines.redrafter.kv_cache import KVCache
 from tuner.engines.redrafter.linear import Compute, apply_compute, compute_path, module_bytes
 from tuner.engines.redrafter.memory import predict_memory
@@ -226,6 +226,21 @@ def test_what_cannot_fit_is_refused_before_anything_is_loaded(tmp_path, monkeypa
         RedrafterEngine().prepare(config, 64)
     assert not loaded
     assert caught.value.predicted.kv_bytes > 1 << 20
+
+
+def test_a_drafter_that_does_not_fit_while_it_is_quantized_is_refused(builtin_model, monkeypatch):
+    monkeypatch.setattr(linear_module, "refused", lambda device, instead="": {})  # the reference
+    wide = TrialConfig(device="cpu", quantization="bf16")
+    narrow = wide.model_copy(update={"drafter_quantization": "fp8"})
+    base, compute = LlamaConfig.from_dir(builtin_model), compute_path("bf16", CPU)
+    before, after = (
+        predict_memory(base, str(SHIPPED_DRAFTER), config, compute, 64) for config in (wide, narrow)
+    )
+    room = before.weights_bytes + before.drafter_bytes - 1
+    assert after.weights_bytes + after.drafter_bytes + after.kv_bytes < room
+    monkeypatch.setattr(engine_module, "_room", lambda device: room)
+    with pytest.raises(OutOfMemory, match="weights and drafter while the drafter is quantized"):
+        RedrafterEngine().prepare(narrow, 64)
 
 
 def test_the_old_cache_is_gone_before_a_larger_one_is_made(monkeypatch, tmp_path):

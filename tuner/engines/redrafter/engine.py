@@ -266,7 +266,7 @@ def _fitting(config: TrialConfig, compute: Compute, max_seq_len: int) -> MemoryS
     base = LlamaConfig.from_dir(resolve_model(config.model))
     drafter = _drafter_name(config) if config.draft_len else ""
     predicted = predict_memory(base, drafter, config, compute, max_seq_len)
-    refuse_unless_it_fits(config, base, compute, predicted, _room(compute.device))
+    refuse_unless_it_fits(config, base, drafter, compute, predicted, _room(compute.device))
     return predicted
 
 

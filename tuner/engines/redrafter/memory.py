@@ -7,6 +7,7 @@ captured shape makes on its way. On the CPU the rest is the process itself and i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -83,13 +84,18 @@ def predict_memory(
 
 
 def refuse_unless_it_fits(
-    config: TrialConfig, base: LlamaConfig, compute: Compute, memory: MemorySplit, room: int
+    config: TrialConfig,
+    base: LlamaConfig,
+    drafter: str,
+    compute: Compute,
+    memory: MemorySplit,
+    room: int,
 ) -> None:
     """Raise OutOfMemory, naming the parts, where `memory` needs more than `room` bytes.
 
-    Weights that are quantized here are on the device in bf16 first.
+    Weights that are quantized here are on the device before they are.
     """
-    loading = llama_bytes(base, replace(compute, precision="bf16")) if compute.quantized else 0
+    loading, held = max(_while_quantized(config, base, drafter, compute, memory))
     parts = {
         "weights": memory.weights_bytes,
         "drafter": memory.drafter_bytes,
@@ -101,13 +107,28 @@ def refuse_unless_it_fits(
         return
     named = ", ".join(f"{name} {size / MIB:,.0f} MiB" for name, size in parts.items())
     if needed == loading:
-        named += f"; bf16 weights while they are quantized {loading / MIB:,.0f} MiB"
+        named += f"; {held} {loading / MIB:,.0f} MiB"
     raise OutOfMemory(
         f"batch_size = {config.batch_size} needs {needed / MIB:,.0f} MiB ({named}), "
         f"{room / MIB:,.0f} MiB are free; lower batch_size or max_new_tokens, or take "
         "kv_cache_dtype fp8, a smaller precision or a smaller model",
         memory,
     )
+
+
+def _while_quantized(
+    config: TrialConfig, base: LlamaConfig, drafter: str, compute: Compute, memory: MemorySplit
+) -> Iterator[tuple[int, str]]:
+    """Yield the bytes that are held while something is quantized, and what they are."""
+    yield 0, "nothing"
+    if compute.quantized:
+        wide = llama_bytes(base, replace(compute, precision="bf16"))
+        yield wide, "bf16 weights while they are quantized"
+    if config.draft_len > 0 and config.drafter_quantization is not None:
+        unrounded = drafter_compute(compute, None)
+        needs = drafter_needs(drafter, base, unrounded, 0, 0, config.draft_vocab_size)
+        held = memory.weights_bytes + needs.nbytes
+        yield held, "weights and drafter while the drafter is quantized"
 
 
 def _explained(memory: MemorySplit) -> int:
