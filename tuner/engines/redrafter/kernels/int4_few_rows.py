@@ -20,7 +20,7 @@ from tuner.engines.redrafter.kernels.stages import fitting_stages
 from tuner.errors import EngineFailure
 
 GROUP_SIZES = (64, 128)
-MOST_ROWS = 24
+MOST_ROWS = 24  # beyond them the kernel in Triton is as fast
 _WARPS = 8
 _STAGES = 3
 _PARTS = 4  # that the slices of the inputs are shared out in at most
