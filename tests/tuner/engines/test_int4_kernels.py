@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tuner.engines.redrafter.kernels import int4_few_rows
-from tuner.engines.redrafter.kernels.compiled import compile_for
+from tuner.engines.redrafter.kernels.compiled import can_compile, compile_for
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant import humming
 from tuner.engines.redrafter.quant.int4 import Int4Linear, OwnInt4Linear, pack, unpack
@@ -23,6 +23,9 @@ ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bf16 off
 needs_triton = pytest.mark.skipif(
     not (torch.cuda.is_available() or INTERPRETED),
     reason="needs an NVIDIA GPU, or Triton with TRITON_INTERPRET=1",
+)
+needs_nvrtc = pytest.mark.skipif(
+    not can_compile(), reason="needs cuda-bindings and NVRTC, which are there on Linux"
 )
 
 
@@ -159,6 +162,7 @@ def test_a_few_rows_gated(rows, outputs, inputs, dtype):
     assert float((got - want).norm() / want.norm()) < 0.01
 
 
+@needs_nvrtc
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120"])
 @pytest.mark.parametrize(("eights", "group", "groups"), [(1, 128, 2), (2, 64, 8), (3, 128, 2)])
 def test_the_kernel_for_a_few_rows_compiles(architecture, eights, group, groups):
@@ -168,6 +172,7 @@ def test_the_kernel_for_a_few_rows_compiles(architecture, eights, group, groups)
     assert code.startswith(b"\x7fELF")
 
 
+@needs_nvrtc
 def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
     with pytest.raises(EngineFailure, match=r"(?s)int4_few_rows\.cu .* sm_90: .*GROUPS"):
         compile_for("sm_90", "int4_few_rows", EIGHTS=1)
