@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tuner.engines.redrafter.kernels import int4_few_rows
+from tuner.engines.redrafter.kernels import int4_few_rows, stages
 from tuner.engines.redrafter.kernels.compiled import can_compile, compile_for
 from tuner.engines.redrafter.kernels.int4_order import ordered, scale_and_zero
 from tuner.engines.redrafter.quant import humming
@@ -160,6 +160,30 @@ def test_a_few_rows_gated(rows, outputs, inputs, dtype):
     gate, up = exact_product(linear, x)[0].chunk(2, -1)
     want = F.silu(gate) * up
     assert float((got - want).norm() / want.norm()) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("cores", "room"), [(132, 231_424), (108, 165_888), (24, 100_352), (3, 100_352)]
+)
+@pytest.mark.parametrize("eights", [1, 2, 3])
+def test_a_block_has_room_for_its_work_on_every_card(monkeypatch, cores, room, eights):
+    for module in (int4_few_rows, stages):
+        monkeypatch.setattr(module, "room", lambda device: room)
+    monkeypatch.setattr(int4_few_rows, "processors", lambda device: cores)
+    for groups, group, tiles, most_parts in (
+        (32, 128, 1792, 1),
+        (112, 128, 256, 4),
+        (9, 64, 36, 1),
+    ):
+        held, parts, blocks, depth, shared = int4_few_rows._plan(
+            groups, group, tiles, eights, most_parts, torch.device("cuda")
+        )
+        assert shared <= room
+        assert depth >= 2
+        assert 1 <= blocks <= tiles
+        slices = -(-groups // (8 * held))
+        kept = -(-tiles // blocks) if slices > parts else 0
+        assert shared == depth * 128 * held * (group // 2 + 4) + 512 * eights * (16 + kept)
 
 
 @needs_nvrtc

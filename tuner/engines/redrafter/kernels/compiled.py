@@ -76,12 +76,12 @@ class Kernel:
         _done(driver.cuFuncSetAttribute(self._function, kind, room(device)))
 
     def __call__(
-        self, grid: tuple[int, int], threads: int, shared: int, *arguments: Tensor | int | None
+        self, blocks: int, threads: int, shared: int, *arguments: Tensor | int | None
     ) -> None:
         """Launch it on torch's current stream, while the kernel before it ends if it can be.
 
         Args:
-            grid: blocks.
+            blocks: how many.
             threads: of a block.
             shared: bytes of shared memory of a block.
             arguments: tensors, null pointers and C's ints, in the order of the kernel's.
@@ -89,7 +89,7 @@ class Kernel:
         from cuda.bindings import driver
 
         config = driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = *grid, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = shared
         config.hStream = torch.cuda.current_stream().cuda_stream

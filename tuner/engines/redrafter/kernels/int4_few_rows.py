@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tuner.engines.redrafter.kernels.compiled import Kernel, can_compile
 from tuner.engines.redrafter.kernels.processors import processors
-from tuner.engines.redrafter.kernels.stages import fitting_stages
+from tuner.engines.redrafter.kernels.stages import fitting_stages, room
 from tuner.errors import EngineFailure
 
 GROUP_SIZES = (64, 128)
@@ -38,7 +38,7 @@ def _can_be_had(device: torch.device) -> bool:
     if torch.cuda.get_device_capability(device) < (8, 0) or not can_compile():
         return False
     try:
-        _kernel(device, EIGHTS=1, GROUP=128, GROUPS=1, STAGES=_STAGES, GATED=0, PARTS=1, BIAS=2)
+        _kernel(device, EIGHTS=1, GROUP=128, GROUPS=2, STAGES=_STAGES, GATED=0, PARTS=1, BIAS=2)
     except EngineFailure as error:
         _log.warning("%s; Triton multiplies a few rows by INT4 weights instead", error)
         return False
@@ -77,14 +77,9 @@ def int4_few_rows(
     group = inputs // groups
     outputs = scale_and_zero.shape[0] // (2 if gated else 1)
     eights = -(-rows // 8)
-    held, blocks = _tile(groups, group, eights, x.device)
-    slices = -(-groups // (_WARPS * held))
-    parts = 1 if joined or gated else min(_PARTS, slices)
     tiles = -(-outputs // (8 if gated else 16))
-    blocks = min(blocks // parts, tiles)
-    stage = _WARPS * 16 * held * (group // 2 + 4)
-    sums = 512 * eights * (2 * _WARPS + (-(-tiles // blocks) if slices > parts else 0))
-    stages = max(2, fitting_stages(_STAGES, stage, x.device, beside=sums))
+    most_parts = 1 if joined or gated else _PARTS
+    held, parts, blocks, stages, shared = _plan(groups, group, tiles, eights, most_parts, x.device)
     out = torch.empty((rows, outputs), device=x.device, dtype=x.dtype)
     if parts > 1:
         out = torch.empty((parts, rows, outputs), device=x.device, dtype=torch.float32)
@@ -99,9 +94,9 @@ def int4_few_rows(
         BIAS=2 if bias is None else bias.element_size(),
     )
     kernel(
-        (blocks * parts, 1),
+        blocks * parts,
         32 * _WARPS,
-        stages * stage + sums,
+        shared,
         x,
         codes,
         scale_and_zero,
@@ -114,9 +109,27 @@ def int4_few_rows(
     return out
 
 
-def _tile(groups: int, group: int, eights: int, device: torch.device) -> tuple[int, int]:
-    """Return the groups that a warp holds, a power of two, and the blocks; the fastest of some."""
-    most = (512 if eights == 2 else 256) // group
+def _plan(
+    groups: int, group: int, tiles: int, eights: int, most_parts: int, device: torch.device
+) -> tuple[int, int, int, int, int]:
+    """Choose a block's work; the fastest of some on an H200.
+
+    Returns:
+        Groups that a warp holds, a power of two; parts of the slices; blocks of a part; stages; and
+        bytes of shared memory.
+    """
     needed = 1 << (-(-groups // _WARPS) - 1).bit_length()
+    held = min((512 if eights == 2 else 256) // group, needed)
+    slices = -(-groups // (_WARPS * held))
+    parts = min(most_parts, slices)
     # NOTE: with eight rows a block leaves half of the registers to another.
-    return min(most, needed), processors(device) * (2 if eights == 1 else 1)
+    blocks = max(1, processors(device) * (2 if eights == 1 else 1) // parts)
+    stage = _WARPS * 16 * held * (group // 2 + 4)
+    sums = 512 * eights  # of a tile
+    beside = 2 * _WARPS * sums
+    if slices > parts:  # a block keeps the sums of all its tiles from slice to slice
+        most_tiles = (room(device) - beside - 2 * stage) // sums
+        blocks = max(blocks, -(-tiles // most_tiles))
+        beside += -(-tiles // min(blocks, tiles)) * sums
+    stages = fitting_stages(_STAGES, stage, device, beside)
+    return held, parts, min(blocks, tiles), stages, stages * stage + beside
