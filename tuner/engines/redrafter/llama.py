@@ -15,13 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuner.engines.redrafter.config import LlamaConfig
-from tuner.engines.redrafter.dense import (
-    Embedding,
-    Linear,
-    rows_of,
-    summands,
-    takes_kernels,
-)
+from tuner.engines.redrafter.dense import Embedding, Linear, rows_of, summands, takes_kernels
 from tuner.engines.redrafter.rope import rotate, rotation_table
 
 TAP_EPS = torch.finfo(torch.float32).eps  # torch's own where none is given

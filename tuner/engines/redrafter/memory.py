@@ -95,7 +95,8 @@ def refuse_unless_it_fits(
 
     Weights that are quantized here are on the device before they are.
     """
-    loading, held = max(_while_quantized(config, base, drafter, compute, memory))
+    quantizing = _while_quantized(config, base, drafter, compute, memory)
+    loading, held = max(quantizing, default=(0, ""))
     parts = {
         "weights": memory.weights_bytes,
         "drafter": memory.drafter_bytes,
@@ -120,7 +121,6 @@ def _while_quantized(
     config: TrialConfig, base: LlamaConfig, drafter: str, compute: Compute, memory: MemorySplit
 ) -> Iterator[tuple[int, str]]:
     """Yield the bytes that are held while something is quantized, and what they are."""
-    yield 0, "nothing"
     if compute.quantized:
         wide = llama_bytes(base, replace(compute, precision="bf16"))
         yield wide, "bf16 weights while they are quantized"
